@@ -21,7 +21,7 @@ from duralog.broker.wire.error_codes import (
     UNKNOWN_SERVER_ERROR,
 )
 from duralog.format.internal.transaction_records import TransactionStatus
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT

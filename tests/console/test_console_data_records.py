@@ -23,8 +23,8 @@ from duralog.console.sources.directory.source import DirectorySource
 from duralog.errors import UnknownTopic
 from duralog.format import record_batch
 from duralog.format.compression import Codec
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.append.origin import AppendOrigin
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from tests.support.storage.legacy_logs import LegacyWriter
 

@@ -26,9 +26,10 @@ from duralog.format.filenames import (
 )
 from duralog.format.layout import BATCH_V2, MAGIC_POSITION
 from duralog.format.record import Record
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.recovery.leftovers import settle_leftovers
 from duralog.storage.repair.repair import Repair
 from duralog.storage.store import Store

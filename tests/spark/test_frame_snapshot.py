@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import duralog
 from duralog import Record, Store
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.spark.source.data_source import DuralogDataSource
 from duralog.spark.source.frame_snapshot import FrameSnapshot
-from duralog.storage.disk.log_directory import TopicPartition
 
 pytestmark = pytest.mark.spark
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from duralog.errors import StorageError, StoreLocked
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.jobs.compaction import shuffled as compact_shuffled
 from duralog.spark.jobs.compaction.report import PartitionCompaction
 from duralog.spark.jobs.compaction.task import CompactSettings, CompactWork, compact_in_task
@@ -24,7 +25,6 @@ from duralog.spark.jobs.holding import HeldDirectory, hold
 from duralog.storage.borrowed_partition import borrow, borrow_folder
 from duralog.storage.checks.verification import Verification
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.recovery.leftovers import STAGING_FOLDER
 from tests.support.spark.compact_job_directory import (
     COMPACTED,

@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 import duralog
 from duralog.command_line import app
 from duralog.errors import StoreLocked, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.jobs import reindex, verify
 from duralog.spark.jobs.chosen_partitions import log_bytes
 from duralog.spark.jobs.holding import hold
-from duralog.storage.disk.log_directory import TopicPartition
 from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark

@@ -23,10 +23,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import VariantVal
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.spark.source.far_times import FarTime, accept_far_times, refuse_far_times
 from duralog.spark.source.pushed_filters import PushedFilters
-from duralog.storage.disk.log_directory import TopicPartition
 
 ALL = {TopicPartition(topic, partition): OffsetRange(10, 100) for topic in ("ab", "b") for partition in range(3)}
 TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)

@@ -16,12 +16,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 import duralog
 from duralog import OffsetOutOfRange, Record, Store, UnknownTopic
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.source import stream
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import schema_of
 from duralog.spark.source.stream import DuralogStreamReader
 from duralog.spark.source.stream_offsets import from_json, shared_out, to_json
-from duralog.storage.disk.log_directory import TopicPartition
 
 ALL = ReadAllAvailable()
 

@@ -23,7 +23,7 @@ from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.wire.request_stats import TIME_BUCKETS_SECONDS
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 
 MOST_TOPICS = 200
 _WAIT_SECONDS, _WAITS = 0.1, 50

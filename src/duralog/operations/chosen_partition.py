@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from duralog.errors import UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.found_files import directory_of
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.store import Store

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from duralog.config import TopicConfig
 from duralog.config.error_text import describe_any
 from duralog.config.progress import OnProgress, ignore
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.compacted_logs import CompactionMeter, LogsToCompact, chosen_logs
 from duralog.operations.opened_store import check_log_directory, immediate_tasks, opened_for_writing
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers, ignore_result
 from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.report import CompactionProgress, CompactionReport
 from duralog.storage.disk.background import Scheduler
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
 

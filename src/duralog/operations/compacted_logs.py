@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.config.progress import OnProgress
 from duralog.errors import InvalidConfig
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.chosen_partition import EVERYTHING, Choice
 from duralog.storage.compaction.report import CompactionProgress
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.store import Store
 

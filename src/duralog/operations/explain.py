@@ -9,11 +9,11 @@ from duralog.config import TopicConfig
 from duralog.config.error_text import describe
 from duralog.config.progress import OnProgress, ignore
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.compacted_logs import CompactionMeter, LogsToCompact, chosen_logs
 from duralog.operations.workers import ignore_result
 from duralog.storage.compaction.preview import ExplainSettings, Explanation
 from duralog.storage.compaction.settings import CleanerSettings
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
 from duralog.storage.store import Store
 

@@ -11,11 +11,11 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.config.error_text import describe
 from duralog.config.progress import Counted, OnProgress, ignore
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.chosen_partition import EVERYTHING, Choice
 from duralog.operations.directory_topics import topics_in
 from duralog.operations.opened_store import check_log_directory, opened_for_writing
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.log_retention import retain as retain_log
 from duralog.storage.log.retention import BUILT_IN_POLICIES, Removal
 from duralog.storage.metadata.folder import METADATA_PARTITION

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from duralog.errors import InvalidConfig, OffsetOutOfRange, UnknownTopic
 from duralog.format.internal.internal_topics import INTERNAL_TOPICS
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import location_of
 from duralog.scanning.remote_work import read_largest_timestamps, side_by_side
 from duralog.scanning.slices import DataLoss
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.time_lookup import EARLIEST, LATEST

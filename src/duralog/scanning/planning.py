@@ -19,6 +19,7 @@ from typing import Any
 
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import Location, location_of
 from duralog.scanning.offset_ranges import (
     FROM_EARLIEST,
@@ -35,7 +36,6 @@ from duralog.scanning.offset_ranges import (
 from duralog.scanning.remote_work import read_largest_timestamps, side_by_side
 from duralog.scanning.slices import DataLoss, FileIdentity, Slice
 from duralog.scanning.time_range import ANY_TIME, TimeRange
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.segment import Segment

@@ -22,11 +22,11 @@ from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.errors import StorageError, UnknownTopic
 from duralog.format.filenames import FileKind
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, data_loss, report_loss, total_loss
 from duralog.scanning.part_reading import Convert, FilePart, NotAsExpected, OnCorruptBytes, PartReader, T
 from duralog.scanning.planned_parts import OpenPart, open_ahead, open_planned
 from duralog.scanning.slices import CREATED_AGAIN, PARTITION_GONE, DataLoss, Slice
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.reading import piece_to_arrow
 from duralog.storage.log.view import LogView

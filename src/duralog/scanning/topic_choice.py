@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from duralog.errors import DuralogError, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.planning import select_partitions
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
 
 

@@ -22,6 +22,7 @@ from itertools import groupby
 
 from duralog.errors import CorruptRecord, DuralogError, StorageError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, Executor, run_in_groups
 from duralog.scanning.locations import Location, location_of
 from duralog.scanning.planning import Plan, plan, resolve
@@ -42,7 +43,7 @@ from duralog.statistics.shapes import SegmentSizes, segment_sizes, topic_shape
 from duralog.storage.compaction.preview import ExplainSettings, explain_compaction
 from duralog.storage.compaction.settings import CleanerSettings
 from duralog.storage.disk.background import wall_clock_ms
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.store import Store

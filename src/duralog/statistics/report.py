@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duralog.config.byte_sizes import size_text
+from duralog.format.topic_partition import TopicPartition
 from duralog.notebook.html_tables import captioned, time_shown
 from duralog.statistics.record_counts import LargeRecord, PrefixCounts, RecordCounts
 from duralog.statistics.shapes import TopicShape
-from duralog.storage.disk.log_directory import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,6 +25,7 @@ from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import LOCK
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleaner import Cleaner
 from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.cleaning import CompactLog
@@ -32,7 +33,7 @@ from duralog.storage.compaction.compact import compact_log
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, raise_open_file_limit
 from duralog.storage.disk.lent_lock import BorrowedLock, SlotState, borrowed
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.partition_loading import PartitionLoader

@@ -11,9 +11,10 @@ from functools import partial
 
 from duralog.errors import StorageError
 from duralog.format.filenames import FolderState, PartitionFolder
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 
 
 class DeletedFolders:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from duralog.config.plurals import plural
 from duralog.errors import DuralogError
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.log.log_retention import aging
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import (

@@ -8,9 +8,10 @@ from contextlib import ExitStack, suppress
 from duralog.config import TopicConfig
 from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.preview import ExplainSettings, Explanation, explain_compaction
 from duralog.storage.disk.file_system import Entry, LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.store import Store
 
 _ATTEMPTS = 4

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 
 from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk import forks
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.disk.parallel import for_each_partition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.folder import METADATA_PARTITION

@@ -36,10 +36,11 @@ from duralog.config.plurals import plural
 from duralog.errors import CorruptRecord, DuralogError, InvalidConfig, InvalidTopic, StorageError, TopicExists
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.properties import MetaProperties
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.deleted_folders import DeletedFolders
 from duralog.storage.disk.background import Clock, Scheduler
 from duralog.storage.disk.file_system import FileSystem, Lock
-from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, LogDirectory
 from duralog.storage.disk.parallel import ByteCount, ShowProgress, for_each_partition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata

@@ -17,10 +17,11 @@ from duralog.format.filenames import (
     parse_segment_file,
 )
 from duralog.format.properties import decode_partition_metadata, encode_partition_metadata
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.loaded_log import LogEnvironment, RunLater
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.folder import METADATA_CONFIG, METADATA_PARTITION

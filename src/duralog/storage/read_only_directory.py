@@ -18,10 +18,11 @@ from duralog.format.filenames import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import Entry, FileSystem, LocalFileSystem
 from duralog.storage.disk.local_files import refusals
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.metadata.topics import Topics
 from duralog.storage.opening import OpenedDirectory, Opening

@@ -30,7 +30,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.layout import NO_TIMESTAMP
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.log.read_only_tail import (
     LogTail,
     empty_tail,

@@ -25,13 +25,13 @@ from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleaner import Cleaner
 from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
 from duralog.storage.compaction.settings import ignore
 from duralog.storage.disk.background import BackgroundError, Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.disk.parallel import ShowProgress
 from duralog.storage.held_records import HeldRecords, HeldTopic
 from duralog.storage.log.log_retention import retain

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, TopicExists, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleaner import Cleaner
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.disk.parallel import for_each_partition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT

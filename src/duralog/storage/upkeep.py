@@ -19,8 +19,9 @@ from duralog.format.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Clock, Scheduler
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.held_records import HeldRecords, HeldTopic, warn_of
 from duralog.storage.log.partition_log import Logs, PartitionLog
 

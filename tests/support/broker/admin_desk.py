@@ -9,7 +9,7 @@ from duralog.broker.broker import Broker
 from duralog.errors import StorageError
 from duralog.format import record_batch
 from duralog.format.record import Record
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from tests.support.broker.raw_client import RawClient
 from tests.support.waiting import wait_until
 

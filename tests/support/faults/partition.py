@@ -11,9 +11,10 @@ from itertools import pairwise
 
 from duralog.config import TopicConfig
 from duralog.format.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.recovery import LoadOptions, load_partition

@@ -19,6 +19,7 @@ from unittest import mock
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.format.filenames import LOCK, FileKind, SegmentFile
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.jobs.compaction.frames import KeyTasks
 from duralog.spark.jobs.compaction.groups import GroupToRewrite, RewrittenGroup, rewrite_group
 from duralog.spark.jobs.compaction.keys import segment_keys
@@ -32,7 +33,6 @@ from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import LentLock
 from duralog.storage.disk.local_lock import LocalLock
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from tests.support.faults.partition import Partition
 

@@ -20,11 +20,11 @@ from duralog.cli.common.progress import ProgressBar
 from duralog.command_line import app
 from duralog.config.progress import Progress
 from duralog.errors import StorageError
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.compacted_logs import CompactionMeter, PartitionProgress
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.compaction.report import CompactionPhase, CompactionProgress
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
 from tests.support.compaction.compacted_directory import DAY_MS, LARGE, SMALL_SEGMENT, CompactedDirectory, damage, fill
 from tests.support.storage.store_directory import contents

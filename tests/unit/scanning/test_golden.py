@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from duralog.columnar.tables import to_table
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import open_store
 from duralog.scanning.planning import plan, resolve, select_partitions
 from duralog.scanning.slice_reading import read_slices
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from tests.support.places import GOLDEN
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from duralog.errors import InvalidConfig, OffsetOutOfRange, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.planning import (
     FROM_EARLIEST,
     TO_LATEST,
@@ -18,7 +19,6 @@ from duralog.scanning.planning import (
     resolve,
     select_partitions,
 )
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
 from duralog.storage.store import Store

@@ -18,13 +18,13 @@ import pytest
 from duralog.errors import OffsetOutOfRange, UnknownTopic
 from duralog.format.producer_snapshot import encode_producer_snapshot
 from duralog.format.record import Record
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning import planning
 from duralog.scanning.locations import LocatedStore, Location, open_store
 from duralog.scanning.planning import DataLoss, OffsetRange, plan, resolve, select_partitions
 from duralog.scanning.time_range import TimeRange
 from duralog.spark import explain
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.store import Store
 from tests.support.spark.planned_log import (

@@ -18,11 +18,12 @@ import duralog
 from duralog import Record
 from duralog.errors import DuralogError, StoreLocked, UnknownTopic
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.jobs.holding import hold
 from duralog.storage.borrowed_partition import Loan, borrow, borrow_folder
 from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from tests.support.forked_child import fork
 from tests.support.storage.store_directory import contents
 

@@ -11,8 +11,8 @@ import pytest
 
 import duralog
 from duralog.format.layout import OFFSET_INDEX_ENTRY
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage import read_only_partitions
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log import read_only_tail
 from duralog.storage.log.read_only_tail import LogTail, empty_tail, entries_in, tail_by_indexes, walk_tail
 from duralog.storage.read_only_partitions import ReadOnlyPartitions

@@ -14,8 +14,8 @@ import pytest
 
 import duralog
 from duralog.errors import StorageError, TopicExists, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.file_system import Entry, LocalFileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.disk.parallel import Progress
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.open_logs import OpenLogs

@@ -13,6 +13,7 @@ import duralog
 from duralog import PartitionLog, Record
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleanable import CleaningLimit
 from duralog.storage.compaction.cleaner import Cleaner
 from duralog.storage.compaction.cleaner_manager import CleanerOwner
@@ -20,7 +21,7 @@ from duralog.storage.compaction.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction.report import CompactionProgress, CompactionStopped
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.store import Store
 from tests.support.storage.store_directory import NOW_MS, Clock, Directory, contents
 

@@ -12,9 +12,9 @@ import pytest
 
 import duralog
 from duralog.errors import StorageError, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage import opening
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.metadata.folder import MetadataFolder
 from duralog.storage.store import Store
 

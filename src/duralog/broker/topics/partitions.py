@@ -23,10 +23,10 @@ from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
+from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import uuid_bytes
 from duralog.format.varint import Bytes
 from duralog.storage.append.origin import AppendOrigin
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import AppendResult, PartitionLog
 from duralog.storage.metadata.folder import METADATA_PARTITION
 

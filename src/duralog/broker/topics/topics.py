@@ -27,8 +27,8 @@ from duralog.broker.topics.internal_topics import INTERNAL_TOPICS, KEPT_TOPICS, 
 from duralog.broker.topics.topic_faults import REPLICAS
 from duralog.broker.wire.request import DelayedAnswer
 from duralog.errors import TopicExists, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import uuid_bytes
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.metadata.changes import MOST_PARTITIONS
 from duralog.storage.metadata.topics import Topic
 

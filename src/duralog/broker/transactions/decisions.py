@@ -23,8 +23,8 @@ from duralog.broker.wire.error_codes import (
 )
 from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.append.producer_entry import EPOCH_BUMPING
-from duralog.storage.disk.log_directory import TopicPartition
 
 Decision = int | Transaction
 NewId = Callable[[], int | None]

@@ -32,7 +32,7 @@ from duralog.broker.wire.error_codes import NONE
 from duralog.errors import CoordinatorFenced, ProducerFenced, UnknownTopic
 from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.producer_snapshot import ProducerEntry
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 
 MARKERS_PER_TURN = 64
 RETRY_MS = 1_000

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.append.producer_entry import EPOCH_BUMPING
-from duralog.storage.disk.log_directory import TopicPartition
 
 LAST_EPOCH = 2**15 - 1
 NO_TIME = -1

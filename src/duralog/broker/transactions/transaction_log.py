@@ -38,7 +38,7 @@ from duralog.format.internal.transaction_records import AT_REST, TRANSACTION_STA
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.layout import NO_PRODUCER_ID
 from duralog.format.record import Record
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 
 _TYPE_ID = 0

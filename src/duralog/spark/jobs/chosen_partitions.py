@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_segment_file
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
 

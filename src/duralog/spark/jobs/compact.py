@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import InvalidConfig
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Executor, OnProgress, one_by_one, run_in_groups
 from duralog.scanning.keyed_offsets import check_map_bytes
 from duralog.spark.executor import SparkExecutor
@@ -44,7 +45,7 @@ from duralog.spark.jobs.compaction.task import (
 from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.store import Store
 

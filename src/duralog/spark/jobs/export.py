@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, OnProgress, ignore_progress
 from duralog.scanning.locations import location_of, open_store
 from duralog.scanning.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
@@ -51,7 +52,6 @@ from duralog.spark.lake.tables import (
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
 from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.spark.source.connector_columns import record_columns
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
 from duralog.storage.store import Store

@@ -25,13 +25,14 @@ from types import MappingProxyType
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.found_files import directory_of
 from duralog.storage.disk.lent_lock import LentLock, SlotState
 from duralog.storage.disk.local_lock import LocalLock
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.metadata.folder import MetadataFolder
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.opening import Opening

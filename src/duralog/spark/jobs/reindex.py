@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.errors import DuralogError
 from duralog.format.filenames import FileKind, FileState, PartitionFolder, parse_segment_file
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import OnProgress, one_by_one, run_in_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
 from duralog.spark.jobs.holding import hold
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.chain import CheckOptions
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.repair.folder_changes import Action
 from duralog.storage.repair.partition_repair import PartitionRepairer, check_partition
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from duralog.config import TopicConfig
 from duralog.errors import CorruptRecord, DuralogError
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Executor, OnProgress, one_by_one, run_in_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
@@ -30,7 +31,7 @@ from duralog.spark.jobs.verify import VerifyReport, verify
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.disk.rehearsal import RehearsalFileSystem
 from duralog.storage.repair.folder_changes import Action
 from duralog.storage.repair.partition_repair import PartitionRepair, PartitionRepairer

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_equal_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, read_live
 from duralog.spark.jobs.holding import check_log_directory, hold
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.background import wall_clock_ms
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.log_retention import retain as retain_log
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import BUILT_IN_POLICIES, Removal, RetentionPolicy

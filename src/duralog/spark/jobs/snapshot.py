@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from duralog.columnar.schema import PARTITION
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import OnProgress
 from duralog.scanning.keyed_offsets import check_map_bytes
 from duralog.scanning.locations import location_of, open_store
@@ -49,7 +50,6 @@ from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, open_ta
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
 from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.storage.disk.background import wall_clock_ms
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
 from duralog.storage.store import Store

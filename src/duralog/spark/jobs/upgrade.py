@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from duralog.columnar.upgrading import UpgradeRules
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes, read_live
 from duralog.spark.jobs.holding import check_log_directory, hold
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.repair.format_upgrade import DEFAULT_RULES, LogUpgrade, preview_upgrade, upgrade_log
 from duralog.storage.store import Store
 

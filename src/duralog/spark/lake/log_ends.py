@@ -24,10 +24,10 @@ from typing import Any
 from duralog.columnar.pieces import read_pieces
 from duralog.errors import OffsetOutOfRange
 from duralog.format.layout import DELETE_HORIZON_BIT
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import location_of
 from duralog.scanning.remote_work import side_by_side
 from duralog.spark.lake.table_state import StateRefused, TableState
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.readable_log import ReadableLog
 from duralog.storage.log.view import LogView
 from duralog.storage.store import Store

@@ -33,6 +33,7 @@ from duralog.errors import (
     StoreLocked,
 )
 from duralog.format.filenames import LOCK, SINK_JOURNAL
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.sink.commit_checks import check_all_contents, check_rules, make_topics, runs_by_partition
 from duralog.spark.sink.commit_journal import (
     NOTHING,
@@ -56,7 +57,6 @@ from duralog.spark.sink.staging import (
 from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.disk.parallel import for_each_partition
 from duralog.storage.store import Store
 

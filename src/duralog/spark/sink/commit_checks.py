@@ -8,12 +8,12 @@ from itertools import pairwise
 
 from duralog.errors import InvalidRecord, OffsetOutOfRange, RecordTooLarge
 from duralog.format.compression import Codec
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.sink.staged_appending import Runs
 from duralog.spark.sink.staging import Run, StagedFile, check_contents
 from duralog.spark.sink.write_options import WriteOptions
 from duralog.storage.append.record_append import stored_codec
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.store import Store
 

@@ -25,9 +25,9 @@ from duralog.errors import CorruptRecord, StorageError
 from duralog.format.checksum import crc32c
 from duralog.format.filenames import SINK_COMMITTED, SINK_JOURNAL
 from duralog.format.properties import decode_json_object, encode_json_object
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.sink.write_options import AppVersion
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 
 _VERSION = 1
 _DAMAGED_SUFFIX = ".damaged"

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, report_loss, total_loss
 from duralog.scanning.slices import CREATED_AGAIN, PARTITION_GONE
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
 
 

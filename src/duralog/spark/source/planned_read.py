@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duralog.errors import UnknownTopic
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import open_store
 from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
 from duralog.scanning.planning import Plan, plan
@@ -20,7 +21,6 @@ from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.source.frame_snapshot import FrameSnapshot
 from duralog.spark.source.read_options import ReadOptions
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.store import Store
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.spark.source.far_times import FarTime
-from duralog.storage.disk.log_directory import TopicPartition
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duralog.errors import InvalidConfig
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import Location, is_same_file_system
 from duralog.scanning.offset_ranges import Bound, Offsets, Timestamps
 from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES
@@ -34,7 +35,6 @@ from duralog.spark.option_text import (
     timestamp_ms,
 )
 from duralog.spark.source.connector_options import ISOLATION_LEVEL, KAFKA_PREFIX, WITHOUT_EFFECT, check_consumer_options
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
 

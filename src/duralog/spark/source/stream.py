@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from duralog.errors import OffsetOutOfRange
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import open_store
 from duralog.scanning.offset_ranges import FROM_EARLIEST, TO_LATEST, Bound, OffsetRange, Timestamps, resolve
 from duralog.scanning.planning import plan
@@ -46,7 +47,6 @@ from duralog.spark.source.spark_schema import Columns
 from duralog.spark.source.stream_limits import within_bytes
 from duralog.spark.source.stream_offsets import OffsetJson, Positions, distance, from_json, only, shared_out, to_json
 from duralog.spark.source.task_reading import SliceTask, read_task
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.time_lookup import LATEST
 from duralog.storage.store import Store
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.source.stream_offsets import Positions
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.view import LogView
 from duralog.storage.store import Store
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from duralog.errors import DuralogError
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 
 Positions = dict[TopicPartition, int]
 """The next offset to read, for each partition."""

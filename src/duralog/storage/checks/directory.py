@@ -31,11 +31,12 @@ from duralog.format.filenames import (
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.properties import MetaProperties, decode_meta_properties
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.findings import Findings, unreadable
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.disk.found_files import Content, FoundFile
-from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, TopicPartition
+from duralog.storage.disk.log_directory import DEFAULT_NODE_ID
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (
     METADATA_TOPIC_ID,

@@ -28,6 +28,7 @@ from functools import partial
 
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
+from duralog.format.topic_partition import TopicPartition
 from duralog.kernels.offset_map import MakeMap
 from duralog.storage.compaction.cleanable import DirtyRange
 from duralog.storage.compaction.cleaner_manager import CleanerManager, CleanerOwner
@@ -39,7 +40,6 @@ from duralog.storage.compaction.report import CompactionProgress, CompactionRepo
 from duralog.storage.compaction.settings import CleanerSettings, CompactionSettings
 from duralog.storage.compaction.throttle import Throttle
 from duralog.storage.disk.background import Clock, steady_clock_ms
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
 

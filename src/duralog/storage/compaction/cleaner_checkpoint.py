@@ -17,7 +17,8 @@ import threading
 from collections.abc import Iterable
 
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.format.topic_partition import TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 
 
 class CleanerCheckpoint:

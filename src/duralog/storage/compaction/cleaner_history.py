@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.disk.background import Clock
-from duralog.storage.disk.log_directory import TopicPartition
 
 FIRST_RETRY_MS = 15_000
 LONGEST_RETRY_MS = 3_600_000

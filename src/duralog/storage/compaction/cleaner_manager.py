@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from duralog.errors import DuralogError, StorageError
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleanable import DirtyRange, dirty_range, first_dirty_offset
 from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.compaction.cleaner_history import CleanerHistory
@@ -24,7 +25,7 @@ from duralog.storage.compaction.cleaner_state import PartitionState, state_of
 from duralog.storage.compaction.cleaning import Cleaning, WaitFor
 from duralog.storage.compaction.cleaning_claims import CleaningClaims
 from duralog.storage.disk.background import Clock, Scheduler
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.partition_log import Logs, PartitionLog
 from duralog.storage.log.retention import COMPACT, DELETE
 

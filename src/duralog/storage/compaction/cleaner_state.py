@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleanable import DirtyRange
 from duralog.storage.compaction.cleaner_history import CleanerHistory
 from duralog.storage.compaction.cleaning import Cleaning
 from duralog.storage.compaction.report import CompactionProgress, CompactionReport
-from duralog.storage.disk.log_directory import TopicPartition
 
 
 class Activity(StrEnum):

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped
 from duralog.storage.compaction.settings import CompactionSettings
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 
 WaitFor = Callable[[threading.Event, float], object]

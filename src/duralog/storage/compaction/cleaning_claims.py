@@ -9,11 +9,11 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleaning import Cleaning, WaitFor
 from duralog.storage.compaction.report import CompactionStopped
 from duralog.storage.disk import forks
 from duralog.storage.disk.background import Clock
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import Logs, PartitionLog
 
 

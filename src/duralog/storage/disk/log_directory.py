@@ -23,7 +23,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
@@ -48,6 +47,7 @@ from duralog.format.properties import (
     encode_clean_shutdown,
     encode_meta_properties,
 )
+from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import random_uuid
 from duralog.storage.disk.file_system import FileSystem, Lock
 
@@ -55,14 +55,6 @@ DEFAULT_NODE_ID = 1
 _NO_BROKER_EPOCH = -1
 
 _logger = logging.getLogger(__name__)
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
+from duralog.format.topic_partition import TopicPartition
 from duralog.format.varint import Bytes
 from duralog.storage.append.batch_admission import Stamp
 from duralog.storage.append.origin import AppendOrigin
@@ -28,7 +29,6 @@ from duralog.storage.append.plain_admission import admit_plain
 from duralog.storage.append.record_append import SendingProducer, batches_of_records, batches_of_table, marker_batch
 from duralog.storage.append.validation import validate
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.readable_log import ReadableLog

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.record import Record
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.reading import FetchedSlice, read_record_batches, read_records, read_slice

@@ -24,9 +24,9 @@ from duralog.errors import CorruptRecord, Fault, RecordTooLarge
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import ENTRY_PREFIX
 from duralog.format.record import Record
+from duralog.format.topic_partition import TopicPartition
 from duralog.kernels.columns import RecordColumns
 from duralog.storage.disk.file_system import File
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation, visible_rows
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.lookup import LogSlice

@@ -19,11 +19,12 @@ from duralog.format.filenames import BOOTSTRAP_SNAPSHOT, PARTITION_METADATA, QUO
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.internal.metadata_records import MetadataRecord
 from duralog.format.properties import decode_json_object, encode_partition_metadata
+from duralog.format.topic_partition import TopicPartition
 from duralog.format.varint import Bytes
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import (

@@ -30,13 +30,14 @@ from duralog.format.filenames import (
     parse_segment_file,
 )
 from duralog.format.internal.internal_topics import CLUSTER_METADATA, INTERNAL_TOPICS
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.checks.chain import CheckOptions
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles, FilesOf
 from duralog.storage.checks.partition import PartitionCheck, PartitionReport
 from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import INDEX_KINDS

@@ -26,12 +26,13 @@ from duralog.format.filenames import (
     FolderState,
 )
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.checks.verification import ShowVerification, Verification
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock
 from duralog.storage.disk.local_lock import LocalLock
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.disk.rehearsal import RehearsalFileSystem
 from duralog.storage.repair.folder_changes import Action
 from duralog.storage.repair.partition_repair import PartitionRepair, PartitionRepairer, name_of

@@ -12,8 +12,8 @@ import pytest
 
 import duralog
 from duralog import Record
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.jobs.chosen_partitions import read_live
-from duralog.storage.disk.log_directory import TopicPartition
 
 COMPACTED = {"cleanup.policy": "compact", "file.delete.delay.ms": 0}
 OPEN_AGAIN = "t-0/0{20}.log: .* open the directory again"

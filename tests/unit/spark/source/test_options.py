@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import Location
 from duralog.scanning.offset_ranges import Offsets, Timestamps
 from duralog.spark.option_text import InvalidOption, duration_ms, refuse_unknown, storage_options
 from duralog.spark.source.read_options import ReadOptions
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
 

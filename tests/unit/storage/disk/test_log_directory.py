@@ -9,8 +9,9 @@ import pytest
 
 from duralog.errors import CorruptRecord, StoreLocked
 from duralog.format.properties import decode_meta_properties
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.file_system import LocalFileSystem
-from duralog.storage.disk.log_directory import LogDirectory, TopicPartition
+from duralog.storage.disk.log_directory import LogDirectory
 
 NOW_MS = 1_794_726_070_000
 CHECKPOINT = "recovery-point-offset-checkpoint"

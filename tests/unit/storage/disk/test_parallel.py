@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.parallel import ByteCount, Progress, for_each_partition
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(20)]

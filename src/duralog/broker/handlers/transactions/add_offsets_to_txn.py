@@ -12,7 +12,7 @@ from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.transactions.decisions import Producer
 from duralog.broker.wire.error_codes import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 from duralog.broker.wire.request import Answer, Api, Fields, Request
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 
 _KNOWS_FENCED = 2
 

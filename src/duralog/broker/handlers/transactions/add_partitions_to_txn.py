@@ -22,8 +22,8 @@ from duralog.broker.wire.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.append.producer_entry import EPOCH_BUMPING
-from duralog.storage.disk.log_directory import TopicPartition
 
 _OF_BROKERS = 4
 _KNOWS_FENCED = 2

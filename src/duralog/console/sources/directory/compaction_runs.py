@@ -19,6 +19,7 @@ from duralog.config.error_text import describe_any, printable
 from duralog.config.progress import Progress
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
 from duralog.errors import InvalidConfig, StorageError
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.chosen_partition import Choice
 from duralog.operations.compact import CompactedPartition, CompactRequest, LogSize, compact
 from duralog.operations.compacted_logs import LogsToCompact, NotCompacted, PartitionProgress
@@ -26,7 +27,6 @@ from duralog.operations.explain import ExplainRequest, ExplanationTotals, explai
 from duralog.storage.compaction.preview import Explanation
 from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.disk.background import Clock
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.retention import COMPACT
 
 _OPENING, _CLOSING, _DONE = "opening", "closing", "done"

@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 from duralog.console.facts.partitions import OpenTransactionFacts
 from duralog.errors import CorruptRecord, Fault, StorageError, UnknownTopic
 from duralog.format.producer_snapshot import encode_producer_snapshot
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.append.producer_batch import reader_of
 from duralog.storage.append.producer_state import ProducerState
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
 from duralog.storage.store import Store

@@ -16,7 +16,7 @@ from duralog.config.error_text import printable
 from duralog.console.sources.directory.fresh_logs import FreshLogs
 from duralog.errors import DuralogError
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.read_only_partitions import PartitionView
 

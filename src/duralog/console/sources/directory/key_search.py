@@ -18,7 +18,7 @@ from duralog.console.sources.directory.fresh_logs import FreshLogs
 from duralog.console.sources.searches import SearchThread
 from duralog.console.sources.shown_batches import Cut, shown_records
 from duralog.format.layout import CONTROL_BIT
-from duralog.storage.disk.log_directory import TopicPartition
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 
 _MOST_UNPACKED_BYTES = 128 << 20

@@ -21,9 +21,9 @@ from duralog.console.sources.directory.verify_runs import DirectoryVerification
 from duralog.console.sources.searches import Searches
 from duralog.errors import StorageError, StoreLocked
 from duralog.format.filenames import LOCK
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.lock_holder import lock_holder
 from duralog.storage.disk.background import Clock
-from duralog.storage.disk.log_directory import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

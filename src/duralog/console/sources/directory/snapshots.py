@@ -20,10 +20,10 @@ from duralog.console.sources.directory.segment_times import timed_segments
 from duralog.console.sources.rates import NO_GROWTH, Growth, History, RecentRates, SizeHistory, growth
 from duralog.errors import DuralogError
 from duralog.format.filenames import LOCK
+from duralog.format.topic_partition import TopicPartition
 from duralog.operations.lock_holder import lock_holder
 from duralog.storage.compaction.cleanable import DirtyRange, dirty_range
 from duralog.storage.disk.background import Clock
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.read_only_directory import NOTHING_SEEN, DirectoryView
 from duralog.storage.read_only_partitions import PartitionView

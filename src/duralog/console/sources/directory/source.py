@@ -43,8 +43,8 @@ from duralog.console.sources.group_lags import LagHistories, group_facts
 from duralog.console.sources.refreshing import Refresher
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format.filenames import segment_stem
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Clock, wall_clock_ms
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.read_only_directory import DirectoryView
 from duralog.storage.read_only_partitions import PartitionView

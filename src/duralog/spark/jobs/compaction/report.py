@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.report import CompactionReport
-from duralog.storage.disk.log_directory import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

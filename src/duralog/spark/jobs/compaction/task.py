@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.kernels.offset_map import SLOT_BYTES
 from duralog.scanning.executor import Advance
 from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompaction
@@ -23,7 +24,6 @@ from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.preview import ExplainSettings
 from duralog.storage.compaction.report import CompactionPhase, CompactionProgress, CompactionReport
 from duralog.storage.compaction.settings import CleanerSettings
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
 from duralog.storage.store import Store
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
 from duralog.spark.lake.table_state import TableState
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.metadata.folder import METADATA_PARTITION

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from duralog.columnar.schema import PARTITION
+from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.planning import OffsetRange, plan
 from duralog.spark.jobs.snapshots.task import PartitionTask
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable
 from duralog.spark.lake.writing_right import WritingRight
-from duralog.storage.disk.log_directory import TopicPartition
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.store import Store
 
