@@ -171,7 +171,7 @@ def encode(
 
     if last_offset is None:
         if not records:
-            raise InvalidRecord("a batch without records needs last_offset")
+            raise InvalidRecord("a batch without records needs a last offset")
         last_offset = offset
     elif last_offset < max(offset, base_offset):
         raise InvalidRecord(f"last offset {last_offset} is smaller than {max(offset, base_offset)}")

@@ -91,7 +91,7 @@ def test_a_store_that_is_only_read(path: Path) -> None:
 
 
 def test_of_very_many_partitions_only_what_is_known(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.storage.store._MOST_LOOKED_AT", 2)
+    monkeypatch.setattr("duralog.storage.store._MOST_SHOWN", 2)
     with duralog.open(path, read_only=True) as store:
         store.partition("empty", 0)
         rows = shown(store).rows
