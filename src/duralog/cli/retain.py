@@ -106,8 +106,9 @@ def retain(
             config=broker_config(server_properties),
             dry_run=dry_run,
         )
+        unknown = unknown_retention(request)
         with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
-            run_retain(request, TWO_THREADS, shown, are_defaults_kafkas=server_properties is None)
+            run_retain(request, TWO_THREADS, shown, unknown=unknown, are_defaults_kafkas=server_properties is None)
 
 
 def retention_overrides(retention_ms: int | None, retention_bytes: int | None) -> dict[str, int]:
@@ -115,20 +116,34 @@ def retention_overrides(retention_ms: int | None, retention_bytes: int | None) -
     return {name: value for name, value in limits if value is not None}
 
 
-def run_retain(request: RetainRequest, workers: Workers, screen: Screen, *, are_defaults_kafkas: bool) -> None:
-    """Ends the command with an exit code if something could not be read or deleted.
+def unknown_retention(request: RetainRequest) -> str | None:
+    """The warning of a dry run on a directory without the configs of its topics. Without a dry run, it is refused."""
+    from duralog.operations.retain import RetentionUnknown, check_retention_known
+    from duralog.storage.metadata.folder import METADATA_PARTITION
 
-    With `are_defaults_kafkas`, no `server.properties` was given.
-    """
-    from duralog.operations.retain import RetentionUnknown, check_retention_known, retain
-
-    unknown: str | None = None
     try:
         check_retention_known(request)
     except RetentionUnknown:
-        unknown = _unknown_retention()
+        warning = (
+            f"there is no {METADATA_PARTITION} in here, so what its topics have set for retention is not known, and"
+            " segments could go that must stay: give --retention-ms or --retention-bytes for this run. A broker with"
+            " several log.dirs has it in one of them"
+        )
         if not request.dry_run:
-            raise DuralogError(f"{request.path}: {unknown}") from None
+            raise DuralogError(f"{request.path}: {warning}") from None
+        return warning
+    return None
+
+
+def run_retain(
+    request: RetainRequest, workers: Workers, screen: Screen, *, unknown: str | None, are_defaults_kafkas: bool
+) -> None:
+    """Ends the command with an exit code if something could not be read or deleted.
+
+    `unknown` is the `unknown_retention`. With `are_defaults_kafkas`, no `server.properties` was given.
+    """
+    from duralog.operations.retain import retain
+
     result = retain(request, workers, on_progress=screen.bar.show)
     output = screen.output
     for partition, failure in result.failures.items():
@@ -142,16 +157,6 @@ def run_retain(request: RetainRequest, workers: Workers, screen: Screen, *, are_
     _write_removals(output, result.removals, applied, partitions=len(result.configs), dry_run=request.dry_run)
     if not result.is_well:
         raise typer.Exit(FAILURE)
-
-
-def _unknown_retention() -> str:
-    from duralog.storage.metadata.folder import METADATA_PARTITION
-
-    return (
-        f"there is no {METADATA_PARTITION} in here, so what its topics have set for retention is not known, and"
-        " segments could go that must stay: give --retention-ms or --retention-bytes for this run. A broker with"
-        " several log.dirs has it in one of them"
-    )
 
 
 def _note_defaults(output: Output, directory: str, configs: Iterable[TopicConfig]) -> None:

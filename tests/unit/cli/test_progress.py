@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from duralog.cli.common.progress import Progress, ProgressBar, Rate, clock_text, figures_text
+from duralog.cli.common.progress import CountingBar, ProgressBar, Rate, clock_text, figures_text
 from duralog.cli.common.terminal import cells
 from duralog.scanning.executor import TaskProgress
 
@@ -67,7 +67,7 @@ def test_one_line_that_fits(
     monkeypatch.setenv("COLUMNS", str(columns))
 
     def work() -> None:
-        with Progress(1_000) as progress:
+        with CountingBar(1_000) as progress:
             for number in range(1, 6):
                 progress.begin(f"注文-a-topic-with-quite-a-long-name-{number}")
                 progress.advance(200)
@@ -84,7 +84,7 @@ def test_one_line_that_fits(
 
 def test_without_an_end_it_tells_for_how_long(shown: Callable[[Callable[[], None]], str]) -> None:
     def work() -> None:
-        with Progress(None, unit="record") as progress:
+        with CountingBar(None, unit="record") as progress:
             progress.advance(12)
 
     assert re.fullmatch(r"12 records  [\d,.]+/s  0:00", drawn(shown(work))[0])
@@ -92,10 +92,10 @@ def test_without_an_end_it_tells_for_how_long(shown: Callable[[Callable[[], None
 
 def test_an_end_that_is_known_later(shown: Callable[[Callable[[], None]], str]) -> None:
     def work() -> None:
-        with Progress(5, unit="record") as progress:
+        with CountingBar(5, unit="record") as progress:
             progress.expect(100)
             progress.advance(5)
-        with Progress(None, unit="record") as progress:
+        with CountingBar(None, unit="record") as progress:
             progress.expect(100)
             progress.advance(5)
 
@@ -123,7 +123,7 @@ def test_every_step_is_measured_by_itself(shown: Callable[[Callable[[], None]], 
 
 def test_it_makes_room_for_lines(shown: Callable[[Callable[[], None]], str]) -> None:
     def work() -> None:
-        progress = Progress(10)
+        progress = CountingBar(10)
         progress.advance(5)
         progress.hide()
         progress.hide()
@@ -140,7 +140,7 @@ def test_nothing_where_nobody_looks(
     shown: Callable[[Callable[[], None]], str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def work(*, wanted: bool = True) -> None:
-        with Progress(10, wanted=wanted) as progress:
+        with CountingBar(10, wanted=wanted) as progress:
             progress.advance(10)
 
     assert shown(lambda: work(wanted=False)) == ""

@@ -98,7 +98,7 @@ def bench(
             say(f"other processes keep this machine busy ({busy}): figures will be lower")
         if where is not None and on_broker:
             from duralog.cli.bench.broker import BrokerLoad, broker_rows
-            from duralog.cli.common.progress import Progress
+            from duralog.cli.common.progress import CountingBar
 
             load_on_broker = BrokerLoad(
                 record_bytes=record_bytes,
@@ -107,7 +107,7 @@ def bench(
                 seconds=None if records is not None else seconds or _DEFAULT_SECONDS,
                 records=records,
             )
-            with Progress(None, unit="record", wanted=is_shown) as progress:
+            with CountingBar(None, unit="record", wanted=is_shown) as progress:
                 rows = list(broker_rows(where, load_on_broker, progress.begin, progress.advance))
             sentence = what_limits_broker(rows)
         else:
@@ -130,7 +130,7 @@ def _on_directory(
 ) -> list[Row]:
     from duralog.cli.bench.scratch import scratch_folder
     from duralog.cli.common.compilation import announce_compilation
-    from duralog.cli.common.progress import Progress
+    from duralog.cli.common.progress import CountingBar
 
     announce_compilation(quiet=quiet)
     from duralog.cli.bench.data import Workload
@@ -142,7 +142,7 @@ def _on_directory(
     with (
         # Up to three logs, and the output of compaction.
         scratch_folder(directory, 4 * work.size_bytes + (256 << 20)) as folder,
-        Progress(total, wanted=is_shown) as progress,
+        CountingBar(total, wanted=is_shown) as progress,
     ):
         rows = list(machine_rows(folder, size_bytes, progress.begin, progress.advance))
         return rows + list(log_rows(folder, work, progress.begin, progress.advance))

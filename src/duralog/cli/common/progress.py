@@ -15,8 +15,7 @@ from typing import Self
 
 from duralog.cli.common.tables import plural, size_text
 from duralog.cli.common.terminal import can_redraw, cells, shortened, shows_colours, width_of
-from duralog.config.progress import Counted
-from duralog.config.progress import Progress as Reported
+from duralog.config.progress import Counted, Progress
 
 _PATIENCE_SECONDS = 1.0
 _INTERVAL_SECONDS = 0.1
@@ -97,7 +96,7 @@ class ProgressBar:
     def hide(self) -> None:
         self._line.hide()
 
-    def show(self, progress: Reported) -> None:
+    def show(self, progress: Progress) -> None:
         if not self._line.wanted:
             return
         now = time.monotonic()
@@ -110,7 +109,7 @@ class ProgressBar:
             self._line.draw(progress.label, done / total if total else None, figures, progress.detail)
 
 
-class Progress(ProgressBar):
+class CountingBar(ProgressBar):
     """Counts bytes, or things of another unit, and shows the count."""
 
     def __init__(self, total: int | None, *, wanted: bool = True, unit: str | None = None) -> None:

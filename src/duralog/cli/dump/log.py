@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.cli.common.output import Output
-from duralog.cli.common.progress import Progress
+from duralog.cli.common.progress import CountingBar
 from duralog.cli.dump.request import DumpRequest
 from duralog.cli.dump.selection import Selection
 from duralog.cli.dump.summary import Summary
@@ -43,7 +43,7 @@ class Sink(Protocol):
         """`log_end` is where the last batch ends; `is_sound` is whether the log itself has no findings."""
 
 
-def walk_log(file: FoundFile, request: DumpRequest, sink: Sink, output: Output, progress: Progress) -> Summary:
+def walk_log(file: FoundFile, request: DumpRequest, sink: Sink, output: Output, progress: CountingBar) -> Summary:
     """Show one file's selected batches; the summary counts them."""
     summary = Summary(files=1)
     is_sound = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from duralog.cli.common.compilation import announce_compilation
 from duralog.cli.common.failures import CannotWrite, describe, printable, say
 from duralog.cli.common.output import Output
-from duralog.cli.common.progress import Progress
+from duralog.cli.common.progress import CountingBar
 from duralog.cli.dump.files import dump_file
 from duralog.cli.dump.request import DumpRequest, Mode
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
@@ -45,7 +45,7 @@ class DumpRun:
         logs = [file for file in files if file.content in _LOGS]
         total_bytes = sum(size_of(log.path) for log in logs)
         try:
-            with Progress(total_bytes, wanted=self._progress_wanted) as progress, self._sink(bool(logs)) as sink:
+            with CountingBar(total_bytes, wanted=self._progress_wanted) as progress, self._sink(bool(logs)) as sink:
                 self._output.before_writing = progress.hide
                 for _, group in groupby(files, key=lambda file: file.folder):
                     self._dump_folder(list(group), sink, progress)
@@ -91,7 +91,7 @@ class DumpRun:
         mode = self._request.mode
         return file.content in _LOGS or mode.shows_small_files or (mode is Mode.VERIFY and file.content in _INDEXES)
 
-    def _dump_folder(self, files: list[FoundFile], sink: Sink | None, progress: Progress) -> None:
+    def _dump_folder(self, files: list[FoundFile], sink: Sink | None, progress: CountingBar) -> None:
         """The files of one folder, and the summary of the logs among them."""
         summaries: list[tuple[FoundFile, Summary]] = []
         for file in files:
@@ -116,7 +116,7 @@ class DumpRun:
                 self._fail(describe(error))
         self._summarise(summaries)
 
-    def _walk(self, file: FoundFile, sink: Sink, progress: Progress) -> Summary:
+    def _walk(self, file: FoundFile, sink: Sink, progress: CountingBar) -> Summary:
         from duralog.cli.dump.log import walk_log
 
         return walk_log(file, self._request, sink, self._output, progress)

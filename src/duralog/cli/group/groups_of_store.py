@@ -17,7 +17,7 @@ from duralog.broker.topics.internal_topics import internal_topic
 from duralog.cli.common.failures import printable
 from duralog.cli.common.opened_store import opened_store
 from duralog.cli.common.options import now_ms
-from duralog.cli.common.progress import Progress
+from duralog.cli.common.progress import CountingBar
 from duralog.cli.common.tables import plural
 from duralog.cli.group.group_records import GroupRecords
 from duralog.client.groups import GroupView, ResetTo
@@ -44,7 +44,7 @@ def _read(store: Store, *, is_shown: bool) -> GroupRecords:
     groups = GroupRecords()
     logs = [store.partition(CONSUMER_OFFSETS, number) for number in store.partitions(CONSUMER_OFFSETS)]
     total = sum(log.end_offset - log.start_offset for log in logs)
-    with Progress(total, unit="record", wanted=is_shown) as progress:
+    with CountingBar(total, unit="record", wanted=is_shown) as progress:
 
         def entries(log: PartitionLog) -> Iterator[LoggedRecord | LoggedMarker]:
             for entry in read_log(log):

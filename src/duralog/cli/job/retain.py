@@ -17,7 +17,7 @@ from duralog.cli.common.options import (
 from duralog.cli.common.screen import screen
 from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
-from duralog.cli.retain import RetentionBytes, RetentionMs, retention_overrides, run_retain
+from duralog.cli.retain import RetentionBytes, RetentionMs, retention_overrides, run_retain, unknown_retention
 
 
 @job_app.command()
@@ -56,8 +56,9 @@ def retain(
             config=broker_config(server_properties),
             dry_run=dry_run,
         )
+        unknown = unknown_retention(request)
         with (
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("retain", master=master, conf=conf) as spark,
         ):
-            run_retain(request, spark, shown, are_defaults_kafkas=server_properties is None)
+            run_retain(request, spark, shown, unknown=unknown, are_defaults_kafkas=server_properties is None)

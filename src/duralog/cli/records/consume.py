@@ -100,7 +100,7 @@ def consume(
     timestamp_ms = parsed_time("--time", time)
     with told_plainly(), names_checked(place, topic, partition):
         from duralog.cli.common.failures import say
-        from duralog.cli.common.progress import Progress
+        from duralog.cli.common.progress import CountingBar
         from duralog.cli.common.tables import plural
         from duralog.cli.records.shown_records import ShownRecords, Style
         from duralog.client.consuming import ConsumeRequest
@@ -125,7 +125,7 @@ def consume(
             # Records on the terminal are progress enough, and --follow has no end.
             is_shown = not (no_progress or quiet or follow or sys.stdout.isatty())
             with (
-                Progress(limit, unit="record", wanted=is_shown) as progress,
+                CountingBar(limit, unit="record", wanted=is_shown) as progress,
                 closing(
                     records(
                         place,

@@ -135,13 +135,13 @@ def produce(
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     value_bytes = None if value is None else parsed("--value", parse_key, value)
     with told_plainly(), names_checked(place, topic, partition):
-        from duralog.cli.common.progress import Progress
+        from duralog.cli.common.progress import CountingBar
         from duralog.cli.records.record_input import LineFormat, RecordLines, one_record
         from duralog.format.compression import Codec
 
         if codec is not None:
             parsed("--codec", Codec.named, codec)
-        progress = Progress(None, wanted=not (no_progress or quiet))
+        progress = CountingBar(None, wanted=not (no_progress or quiet))
         if is_one:
             records: Iterable[list[Placed]] = one_record(key_bytes, value_bytes, headers, timestamp_ms)
         else:

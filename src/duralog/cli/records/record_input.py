@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from duralog.cli.common.progress import Progress
+from duralog.cli.common.progress import CountingBar
 from duralog.cli.records.shown_records import from_json
 from duralog.client.producing import LARGEST_VALUE_BYTES, Placed
 from duralog.errors import InvalidRecord
@@ -64,13 +64,13 @@ class RecordLines:
     """Yields groups of records: all that are available, up to a size."""
 
     def __init__(
-        self, path: str, standard_input: BinaryIO, line_format: LineFormat, *, progress: Progress | None = None
+        self, path: str, standard_input: BinaryIO, line_format: LineFormat, *, progress: CountingBar | None = None
     ) -> None:
         """`progress` counts bytes; its total is known if the input is a file."""
         self._stream = _own_stream(standard_input) if path == "-" else open(path, "rb")  # noqa: SIM115
         self._format = line_format
         self._lines = _ReadAhead()
-        self._progress = Progress(None, wanted=False) if progress is None else progress
+        self._progress = CountingBar(None, wanted=False) if progress is None else progress
         if size := _size_left(self._stream):
             self._progress.expect(size)
 

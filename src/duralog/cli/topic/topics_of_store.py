@@ -6,7 +6,7 @@ from typing import Any
 
 from duralog.cli.common.failures import printable, say
 from duralog.cli.common.output import Output
-from duralog.cli.common.progress import Progress
+from duralog.cli.common.progress import CountingBar
 from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.common.times import format_time
 from duralog.cli.topic.views import TopicSummary, write_configs, write_summaries
@@ -27,7 +27,7 @@ def write_list(store: Store, only: str | None, output: Output, *, is_shown: bool
     is_well = True
     summaries = []
     names = store.topics() if only is None else [only]
-    with Progress(len(names), unit="topic", wanted=is_shown) as progress:
+    with CountingBar(len(names), unit="topic", wanted=is_shown) as progress:
         for name in names:
             progress.begin(name)
             logs, failures = _logs(store, name)
