@@ -143,4 +143,4 @@ def test_a_group_in_a_directory_that_never_had_any(tmp_path: Path) -> None:
 def test_a_directory_needs_nothing_that_only_brokers_need() -> None:
     """The packages of the extras `broker` and `kafka` may not be there."""
     missing = "import sys; sys.modules.update(dict.fromkeys(('kio', 're2', 'xxhash', 'confluent_kafka')))"
-    subprocess.run([sys.executable, "-c", f"{missing}; import duralog.cli.group.groups_of_store"], check=True)
+    subprocess.run([sys.executable, "-c", f"{missing}; import duralog.operations.stored_groups"], check=True)

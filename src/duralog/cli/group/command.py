@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,8 +29,8 @@ from duralog.cli.common.options import (
 from duralog.cli.common.target import Target, TargetData, target_given
 
 if TYPE_CHECKING:
-    from duralog.cli.group.groups_of_store import StoreGroups
     from duralog.client.groups import BrokerGroups, GroupView
+    from duralog.operations.stored_groups import StoreGroups
 
 group_app = typer.Typer(
     name="group",
@@ -212,18 +213,20 @@ def _changed_place(target: str | None, data: str | None, group: str, *, evicts: 
     return place
 
 
-def _groups(
-    place: str, *, evicts: bool, read_only: bool, quiet: bool
-) -> AbstractContextManager[BrokerGroups | StoreGroups]:
+@contextmanager
+def _groups(place: str, *, evicts: bool, read_only: bool, quiet: bool) -> Iterator[BrokerGroups | StoreGroups]:
     if is_broker(place):
         from duralog.client.groups import BrokerGroups
 
-        return nullcontext(BrokerGroups(place))
+        yield BrokerGroups(place)
+        return
     from duralog.cli.common.logs import say_warnings
-    from duralog.cli.group.groups_of_store import stored_groups
+    from duralog.cli.common.opened_store import opened_store
+    from duralog.operations.stored_groups import StoreGroups
 
     say_warnings(wanted=not quiet)
-    return stored_groups(place, evicts=evicts, read_only=read_only, quiet=quiet)
+    with opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store:
+        yield StoreGroups(place, store, evicts=evicts)
 
 
 def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[GroupView]:
@@ -231,6 +234,12 @@ def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[Gro
         from duralog.client.groups import BrokerGroups
 
         return BrokerGroups(target).views(None if group is None else [group])
-    from duralog.cli.group.groups_of_store import groups_of_store
+    from duralog.cli.common.opened_store import opened_store
+    from duralog.cli.common.progress import ProgressBar
+    from duralog.operations.stored_groups import groups_of_store
 
-    return [view for view in groups_of_store(target, is_shown=is_shown) if group in (None, view.group)]
+    with (
+        opened_store(target, read_only=True, server_properties=None) as store,
+        ProgressBar(wanted=is_shown) as bar,
+    ):
+        return [view for view in groups_of_store(store, on_progress=bar.show) if group in (None, view.group)]

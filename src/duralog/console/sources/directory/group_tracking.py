@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from duralog.broker.groups.group_loading import FoldedLog
 from duralog.broker.topics.coordinator_log import LoggedMarker, LoggedRecord, read_log
-from duralog.cli.group.group_records import EndOffset, GroupRecords
 from duralog.client.groups import GroupView
 from duralog.config.error_text import printable
 from duralog.console.sources.directory.fresh_logs import FreshLogs
 from duralog.errors import DuralogError
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.format.topic_partition import TopicPartition
+from duralog.operations.group_records import EndOffset
+from duralog.operations.group_records import GroupRecords
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.read_only_partitions import PartitionView
 

@@ -7,57 +7,58 @@ as a broker writes them (`broker.groups.stored_group`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from uuid import UUID
 
 from duralog.broker.groups.group_loading import FoldedLog
 from duralog.broker.groups.stored_group import Place, StoredGroup
 from duralog.broker.topics.coordinator_log import LoggedMarker, LoggedRecord, read_log
 from duralog.broker.topics.internal_topics import internal_topic
-from duralog.cli.common.failures import printable
-from duralog.cli.common.opened_store import opened_store
-from duralog.cli.common.options import now_ms
-from duralog.cli.common.progress import CountingBar
-from duralog.cli.common.tables import plural
-from duralog.cli.group.group_records import GroupRecords
 from duralog.client.groups import GroupView, ResetTo
 from duralog.client.unknown_names import unknown_group, unknown_partition, unknown_topic
+from duralog.config.error_text import printable
+from duralog.config.plurals import plural
+from duralog.config.progress import Counted, OnProgress, ignore
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.uuids import uuid_bytes
+from duralog.operations.group_records import GroupRecords
+from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
 
 _MOST_NAMED = 3
+_PROGRESS_RECORDS = 1_000
 
 
-def groups_of_store(directory: str, *, is_shown: bool = False) -> list[GroupView]:
-    """All groups. With `is_shown`, a progress bar is shown."""
-    with opened_store(directory, read_only=True, server_properties=None) as store:
-        if CONSUMER_OFFSETS not in store.topics():
-            return []
-        return _read(store, is_shown=is_shown).views(lambda topic, number: _end_offset(store, topic, number))
+def groups_of_store(store: Store, *, on_progress: OnProgress = ignore) -> list[GroupView]:
+    """All groups."""
+    if CONSUMER_OFFSETS not in store.topics():
+        return []
+    return _read(store, on_progress).views(lambda topic, number: _end_offset(store, topic, number))
 
 
-def _read(store: Store, *, is_shown: bool) -> GroupRecords:
+def _read(store: Store, on_progress: OnProgress) -> GroupRecords:
     groups = GroupRecords()
     logs = [store.partition(CONSUMER_OFFSETS, number) for number in store.partitions(CONSUMER_OFFSETS)]
     total = sum(log.end_offset - log.start_offset for log in logs)
-    with CountingBar(total, unit="record", wanted=is_shown) as progress:
+    done = 0
 
-        def entries(log: PartitionLog) -> Iterator[LoggedRecord | LoggedMarker]:
-            for entry in read_log(log):
-                progress.advance(1)
-                yield entry
+    def entries(log: PartitionLog) -> Iterator[LoggedRecord | LoggedMarker]:
+        nonlocal done
+        label = f"{CONSUMER_OFFSETS}-{log.partition}"
+        for entry in read_log(log):
+            done += 1
+            if done % _PROGRESS_RECORDS == 0:
+                on_progress(Counted(label=label, done=min(done, total), total=total, unit="record"))
+            yield entry
 
-        for log in logs:
-            progress.begin(f"{CONSUMER_OFFSETS}-{log.partition}")
-            # Offsets of a transaction count once it is committed; other commits do not wait for it.
-            folded = FoldedLog()
-            folded.add(entries(log))
-            for record in folded.last():
-                groups.add(record)
+    for log in logs:
+        # Offsets of a transaction count once it is committed; other commits do not wait for it.
+        folded = FoldedLog()
+        folded.add(entries(log))
+        for record in folded.last():
+            groups.add(record)
     return groups
 
 
@@ -68,14 +69,9 @@ def _end_offset(store: Store, topic: str, partition: int) -> int | None:
         return None
 
 
-@contextmanager
-def stored_groups(directory: str, *, evicts: bool, read_only: bool, quiet: bool) -> Iterator[StoreGroups]:
-    """The groups of a directory, which is locked meanwhile unless `read_only`."""
-    with opened_store(directory, read_only=read_only, server_properties=None, quiet=quiet) as store:
-        yield StoreGroups(directory, store, evicts=evicts)
-
-
 class StoreGroups:
+    """The groups of an opened directory, for changes."""
+
     def __init__(self, directory: str, store: Store, *, evicts: bool) -> None:
         self._directory = directory
         self._store = store
@@ -137,7 +133,7 @@ class StoreGroups:
         if stored is None:
             number = coordinator_partition(name, self._store.partition_count(CONSUMER_OFFSETS))
             log = self._store.partition(CONSUMER_OFFSETS, number)
-            stored = self._found[name] = StoredGroup(name, log, now_ms)
+            stored = self._found[name] = StoredGroup(name, log, wall_clock_ms)
         if stored.is_share_group:
             raise DuralogError(
                 f"group {name} in {self._directory} is a share group: only Kafka can change it. Start Kafka on the"
