@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duralog.broker.net.log_lines import LogLines, error_text
-from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
 from duralog.broker.wire.error_codes import code_of
 from duralog.broker.wire.request import CLOSE, DelayedAnswer, Fields, RawAnswer
+
+if TYPE_CHECKING:
+    # Its messages need kio, which a command on a directory does not have.
+    from duralog.broker.net.server import Server
 
 
 class Background:
