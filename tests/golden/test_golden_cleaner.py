@@ -10,8 +10,8 @@ from duralog.format.filenames import CLEAN_SHUTDOWN, CLEANER_OFFSET_CHECKPOINT
 from duralog.format.properties import encode_clean_shutdown
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.store import Store
-from tests.golden.conftest import DATA
 from tests.golden.test_golden_compaction import AT_HAND, COPIED, copy_before
+from tests.support.places import GOLDEN
 
 CONFIG = {"log.cleanup.policy": "compact", "log.cleaner.min.cleanable.ratio": 0.01, "log.segment.bytes": 1 << 20}
 
@@ -28,5 +28,5 @@ def test_the_checkpoint_is_kafkas(tmp_path: Path) -> None:
         assert store.background_errors == ()
         assert all(state.last_report is not None for state in store.cleaner.states())
     ours = decode_offset_checkpoint((tmp_path / CLEANER_OFFSET_CHECKPOINT).read_bytes())
-    kafkas = decode_offset_checkpoint((DATA / "compaction" / "after" / CLEANER_OFFSET_CHECKPOINT).read_bytes())
+    kafkas = decode_offset_checkpoint((GOLDEN / "compaction" / "after" / CLEANER_OFFSET_CHECKPOINT).read_bytes())
     assert set(ours) == {entry for entry in kafkas if entry.topic in {case.topic for case in cases}}

@@ -24,7 +24,7 @@ from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.recovery import LoadOptions, load_partition
-from tests.golden.conftest import DATA
+from tests.support.places import GOLDEN
 
 SOURCE = Path(__file__).parents[3] / "shared" / "golden"
 DAY_MS = 86_400_000
@@ -65,7 +65,7 @@ class Case:
         return horizon_ms - RETENTION_MS[self.topic]
 
 
-COPIED = Case(DATA, "c-txn")
+COPIED = Case(GOLDEN, "c-txn")
 AT_HAND = [Case(SOURCE, topic) for topic in RETENTION_MS if (SOURCE / "compaction" / "before" / f"{topic}-0").is_dir()]
 
 

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 """A child that hangs is ended after this."""
 
 
