@@ -73,7 +73,7 @@ def test_stopping_has_time(unit: configparser.ConfigParser) -> None:
     from duralog.broker import broker
 
     service = unit["Service"]
-    assert int(service["TimeoutStopSec"]) * 1000 > 5 * broker._LONGEST_GOODBYE_MS
+    assert int(service["TimeoutStopSec"]) * 1000 > 5 * broker._LONGEST_SHUTDOWN_MS
     assert service["TimeoutStartSec"] == "infinity"
     assert (service["KillSignal"], service["Restart"], service["Type"]) == ("SIGTERM", "on-failure", "notify")
     assert int(service["LimitNOFILE"]) >= 100_000

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     # Below this module, but costly to load: only a broker with metrics needs it.
     from duralog.broker.metrics_server import MetricsServer
 
-_LONGEST_GOODBYE_MS = 10_000
-_GOODBYE_CHECK_MS = 10
+_LONGEST_SHUTDOWN_MS = 10_000
+_SHUTDOWN_CHECK_MS = 10
 
 
 class Broker:
@@ -91,7 +91,7 @@ class Broker:
         self._thread: threading.Thread | None = None
         self._is_open = False
         self.metrics: MetricsServer | None = None
-        self._goodbye_until_ms = 0.0
+        self._shutdown_deadline_ms = 0.0
         self._process = forks.here
 
     # The beginning
@@ -246,24 +246,24 @@ class Broker:
         if not self._is_open:
             return
         if self._thread is None:
-            self.loop.call_soon(self._say_goodbye)
+            self.loop.call_soon(self._begin_shutdown)
         elif self._thread is not threading.current_thread():
-            self.loop.call_soon(self._say_goodbye)
+            self.loop.call_soon(self._begin_shutdown)
             self._thread.join()
 
-    def _say_goodbye(self) -> None:
+    def _begin_shutdown(self) -> None:
         if self.is_stopping:
             return
         self.is_stopping = True
         self.server.stop_accepting()
-        self._goodbye_until_ms = self._timer_clock() + _LONGEST_GOODBYE_MS
-        self._leave_when_quiet()
+        self._shutdown_deadline_ms = self._timer_clock() + _LONGEST_SHUTDOWN_MS
+        self._stop_when_quiet()
 
-    def _leave_when_quiet(self) -> None:
-        if self.server.is_quiet or self._timer_clock() >= self._goodbye_until_ms:
+    def _stop_when_quiet(self) -> None:
+        if self.server.is_quiet or self._timer_clock() >= self._shutdown_deadline_ms:
             self.loop.stop()
         else:
-            self.loop.timers.after(_GOODBYE_CHECK_MS, self._leave_when_quiet)
+            self.loop.timers.after(_SHUTDOWN_CHECK_MS, self._stop_when_quiet)
 
     def close(self) -> None:
         """Close everything, the store last. After `start`, call `stop` instead."""
