@@ -325,7 +325,7 @@ class TestConfig:
         ("arguments", "reason"),
         [
             ((), "Give DIR or --data DIR, --ephemeral"),
-            (("--ephemeral", "--data", "x"), "leave DIR and --data out"),
+            (("--ephemeral", "--data", "x"), "leave out DIR and --data"),
             (("--ephemeral", "--listen", "9092"), "not of the form HOST:PORT"),
             (("--ephemeral", "--listen", "127.0.0.1:70000"), "not of the form HOST:PORT"),
             (("--ephemeral", "--override", "x"), "not of the form NAME=VALUE"),

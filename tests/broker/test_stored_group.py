@@ -111,7 +111,7 @@ def test_members_of_the_newer_protocol(desk: GroupDesk, what: str) -> None:
         "reset": ("reset", desk.path, "-g", "g", "-t", "t", "--earliest"),
         "delete": ("delete", desk.path, "-g", "g", "--yes"),
     }[what]
-    assert "has 1 member who" in run(*asked, code=1).stderr
+    assert "has 1 member that" in run(*asked, code=1).stderr
     run(*asked, "--evict")
     kinds = [(group["type"], group["members"]) for group in objects("list", desk.path)]
     assert kinds == ([("consumer", 0)] if what == "reset" else [])
