@@ -324,7 +324,7 @@ def test_a_task_that_outlives_its_run(job: Export, table_format: str, monkeypatc
     job.append(3, 20)
     job.run(format=table_format)
     for task in left:
-        with pytest.raises(duralog.StoreLocked, match="the job that this task belongs to does not hold"):
+        with pytest.raises(duralog.StoreLocked, match="the job of this task does not hold"):
             export_module._write(task)
     assert job.rows(table_format) == expected(job.data)
 
@@ -413,7 +413,7 @@ def test_a_table_with_other_columns(job: Export, table_format: str) -> None:
     [
         ("delta", "_delta_log/*.json", r"lake/events: it cannot be opened as a Delta table: [^\n]+$"),
         ("iceberg", "metadata/*.metadata.json", r"lake/events: it cannot be opened as an Iceberg table: [^\n]+$"),
-        ("iceberg", "metadata/*.avro", r"lake/events: the commit failed: [^\n]+ The next run finds out"),
+        ("iceberg", "metadata/*.avro", r"lake/events: the commit failed: [^\n]+ The next run checks"),
         ("iceberg", "../iceberg-catalog.db", r"the Iceberg catalog cannot be opened: [^\n]+$"),
     ],
 )
@@ -471,9 +471,9 @@ def test_a_state_file_that_is_gone_does_not_cost_the_records(job: Export) -> Non
         (lambda _: "{", "the state is damaged: Expecting property name"),
         (lambda _: "[]", "expected version 1, found None"),
         (lambda state: json.dumps({**state, "version": 2}), "expected version 1, found 2"),
-        (lambda state: json.dumps({**state, "next_offsets": {"0": -1}}), "-1 is no offset"),
+        (lambda state: json.dumps({**state, "next_offsets": {"0": -1}}), "-1 is not an offset"),
         (lambda state: json.dumps({**state, "next_offsets": {"x": 1}}), "invalid literal"),
-        (lambda state: json.dumps({**state, "next_offsets": {"0": 1.5}}), "1.5 is no offset"),
+        (lambda state: json.dumps({**state, "next_offsets": {"0": 1.5}}), "1.5 is not an offset"),
         (lambda state: json.dumps({**state, "topic": 5}), "topic is 5"),
         (lambda state: json.dumps({name: state[name] for name in state if name != "run"}), "it has no run"),
         (lambda state: json.dumps({**state, "topic": "x"}), "of another topic: expected events, found x"),

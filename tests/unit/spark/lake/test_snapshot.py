@@ -493,7 +493,7 @@ def test_a_task_that_outlives_its_run(job: Snapshots, table_format: str, monkeyp
     job.append(("a", "2"), ("b", None))
     table = job.run(format=table_format)
     (task,) = left
-    with pytest.raises(duralog.StoreLocked, match="the job that this task belongs to does not hold"):
+    with pytest.raises(duralog.StoreLocked, match="the job of this task does not hold"):
         snapshot_partition(task)
     assert state(table_format, table) == expected(job.data)
     if table_format != "parquet":
