@@ -152,6 +152,6 @@ def _has_members(name: str, where: str, members: Sequence[str]) -> str:
     some = ", ".join(printable(member) for member in members[:_MOST_NAMED])
     more = ", ..." if len(members) > _MOST_NAMED else ""
     return (
-        f"group {name} in {where} has {plural(len(members), 'member')} that have not left ({some}{more}):"
+        f"group {name} in {where} has {plural(len(members), 'member')} that did not leave ({some}{more}):"
         " start the broker and stop the consumers, or give --evict: consumers that come back join again"
     )
