@@ -15,7 +15,7 @@ import duralog
 from duralog import Record, Store
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange
-from duralog.spark.source.data_source import DuralogDataSource
+from duralog.spark.data_source import DuralogDataSource
 from duralog.spark.source.frame_snapshot import FrameSnapshot
 
 pytestmark = pytest.mark.spark

@@ -15,7 +15,7 @@ import duralog
 import pyspark_duralog
 from duralog import Record
 from duralog.spark import explain
-from duralog.spark.source.data_source import DuralogDataSource
+from duralog.spark.data_source import DuralogDataSource
 
 pytestmark = pytest.mark.spark
 

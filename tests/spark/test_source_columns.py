@@ -13,10 +13,10 @@ from pyspark.sql.types import StructType
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.errors import CorruptRecord
 from duralog.spark import session
+from duralog.spark.connector_columns import connector_schema, microseconds
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.session import local_session
-from duralog.spark.source.connector_columns import connector_schema, microseconds
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import Columns, schema_of
 

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-from duralog.spark.source.data_source import DuralogDataSource
+from duralog.spark.data_source import DuralogDataSource
 
 ARROW_BATCH_ROWS = 65_536
 """Rows of an Arrow batch between the JVM and Python. Fewer cost calls, more do not fit into the CPU's cache."""

@@ -35,6 +35,7 @@ from duralog.scanning.planning import DataLoss, OffsetRange, Offsets, Plan, plan
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
 from duralog.scanning.topic_choice import partitions_by_topic
+from duralog.spark.connector_columns import record_columns
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
 from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
@@ -51,7 +52,6 @@ from duralog.spark.lake.tables import (
 )
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
 from duralog.spark.lake.writing_right import WritingRight, only_writer
-from duralog.spark.source.connector_columns import record_columns
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
 from duralog.storage.store import Store

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from duralog.columnar.schema import TIMESTAMP
-from duralog.spark.source.connector_columns import connector_column, connector_schema, times_ms
+from duralog.spark.connector_columns import connector_column, connector_schema, times_ms
 
 DATE = "date"
 

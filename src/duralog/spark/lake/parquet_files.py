@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from duralog.columnar import schema as record_schema
+from duralog.spark.connector_columns import TIMESTAMP_TYPE
 from duralog.spark.lake.columns import DATE
 from duralog.spark.lake.targets import LakeTarget
-from duralog.spark.source.connector_columns import TIMESTAMP_TYPE
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive, Spark and pyarrow call a folder of rows whose value is null."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from duralog.columnar import schema
 from duralog.errors import InvalidRecord
+from duralog.spark.connector_columns import TIMESTAMP_TYPE
 from duralog.spark.sink.write_options import WriteOptions
-from duralog.spark.source.connector_columns import TIMESTAMP_TYPE
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 )
 
 from duralog.columnar import schema as record_schema
+from duralog.spark.connector_columns import TIMESTAMP_TYPE, connector_column, record_columns
 from duralog.spark.option_text import InvalidOption
-from duralog.spark.source.connector_columns import TIMESTAMP_TYPE, connector_column, record_columns
 from duralog.spark.source.read_options import ReadOptions
 
 CORRUPT = "_corrupt"

@@ -23,6 +23,7 @@ from pyspark.sql import functions
 from duralog.columnar.schema import PARTITION
 from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, keys_of_log, live_offsets, rows_of_log
 from duralog.scanning.slices import Slice, slices_by_task
+from duralog.spark.connector_columns import record_columns
 from duralog.spark.executor import task_failure
 from duralog.spark.jobs.key_shuffle import keys_frame, last_marks, mark_batches
 from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, check_complete, copied_path
@@ -30,7 +31,6 @@ from duralog.spark.lake.columns import to_table_columns
 from duralog.spark.lake.keyed_files import count_of_file, keys_of_file, rows_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 from duralog.spark.plain_errors import plain_errors
-from duralog.spark.source.connector_columns import record_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,12 +21,12 @@ from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes
 from duralog.scanning.executor import Advance, ignore_progress
 from duralog.scanning.keyed_offsets import MapFull, Numbers, keys_of_log, live_offsets, put_all, rows_of_log
 from duralog.scanning.slices import Slice
+from duralog.spark.connector_columns import record_columns
 from duralog.spark.lake.columns import to_table_columns
 from duralog.spark.lake.keyed_files import count_of_file, keys_of_file, rows_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 from duralog.spark.lake.targets import LakeTarget
 from duralog.spark.lake.writing_right import WritingRight
-from duralog.spark.source.connector_columns import record_columns
 
 _MOST_FILES = 16
 """If a partition has more files that could stay, they become one: each run adds one at least."""
