@@ -423,7 +423,7 @@ def test_without_its_metadata_a_directory_is_read_but_not_written(
         assert values(store, "orders") == ["a"]
         assert store.topic_id("orders") == topic_id
         assert store.topic_overrides("orders") == {}
-    assert "the metadata is not used" in caplog.text
+    assert "the metadata cannot be read" in caplog.text
 
 
 def test_a_damaged_metadata_log_is_not_cut_off_after_a_clean_stop(directory: Directory) -> None:
