@@ -23,7 +23,12 @@ from duralog.storage.store import Store
 from tests.support.forked_child import fork, in_child
 from tests.support.storage.store_directory import MARKER, contents, records, values
 
-CONFIG = {"log.index.size.max.bytes": 4096, "log.index.interval.bytes": 1}
+CONFIG = {
+    "log.index.size.max.bytes": 4096,
+    "log.index.interval.bytes": 1,
+    "replica.high.watermark.checkpoint.interval.ms": 3_600_000,
+}
+"""Nothing is written by itself while a test compares files, however long that takes."""
 
 
 @pytest.fixture
