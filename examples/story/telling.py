@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from duralog.cli.common.tables import fitting, header_line, plural, row_line, size_text
 from duralog.cli.stats.chart_scales import count_text
 from duralog.cli.stats.html_report import Section, Table, Tile, page
 from duralog.cli.stats.svg_charts import AFTER, BEFORE, GONE, Lane, Part, Series, areas, fitted, lanes, ranks
+from duralog.cli.voice.tables import fitting, header_line, plural, row_line, size_text
 from examples.story.change_stream import FIRST_MS, HOUR_MS
 from examples.story.chapters import PARTITIONS, TOPIC, SegmentFile, Streamed, Written
 

@@ -14,9 +14,6 @@ import typer
 
 from duralog import __version__
 from duralog.cli.bench.command import bench
-from duralog.cli.common.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, describe, leave_standard_output, say
-from duralog.cli.common.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
-from duralog.cli.common.logs import say_warnings
 from duralog.cli.compact.command import compact
 from duralog.cli.completion import ASKED, answer_shell, completion
 from duralog.cli.config.command import config_app
@@ -33,6 +30,9 @@ from duralog.cli.serve import serve
 from duralog.cli.stats.command import stats
 from duralog.cli.topic.command import topic_app
 from duralog.cli.verify import verify
+from duralog.cli.voice.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, describe, leave_standard_output, say
+from duralog.cli.voice.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
+from duralog.cli.voice.logs import say_warnings
 from duralog.console.command import console
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from duralog.cli.common.tables import size_text
+from duralog.cli.voice.tables import size_text
 from tests.console.conftest import Stores, Visit
 from tests.support.console import told_by_duralog
 from tests.support.console.console_stores import COMMITTED, MANY_PARTITIONS, MANY_SEGMENTS, ORDERS

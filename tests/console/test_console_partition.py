@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 import duralog
 from bench.workers.console_process import RunningConsole
-from duralog.cli.common.tables import size_text
+from duralog.cli.voice.tables import size_text
 from tests.console.conftest import Stores, Visit
 from tests.support.console import told_by_duralog
 from tests.support.console.console_stores import (

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.tables import plural, size_text
-from duralog.cli.common.times import duration_text
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.tables import plural, size_text
+from duralog.cli.voice.times import duration_text
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.config import TopicConfig
 
 _MOST_SHOWN = 10

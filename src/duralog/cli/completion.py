@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duralog.cli.common.failures import WrongUsage
+from duralog.cli.voice.failures import WrongUsage
 
 ASKED = "_DURALOG_COMPLETE"
 _LINE = "_DURALOG_LINE"

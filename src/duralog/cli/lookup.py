@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, WrongUsage, told_plainly
-from duralog.cli.common.option_values import parse_key
-from duralog.cli.common.options import (
+from duralog.cli.voice.failures import FAILURE, WrongUsage, told_plainly
+from duralog.cli.voice.option_values import parse_key
+from duralog.cli.voice.options import (
     WHICH,
     AsJson,
     Data,
@@ -21,8 +21,8 @@ from duralog.cli.common.options import (
     parsed,
     parsed_time,
 )
-from duralog.cli.common.screen import screen
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.unknown_names import names_checked
 
 
 def lookup(
@@ -69,8 +69,8 @@ def lookup(
     timestamp_ms = parsed_time("--time", time)
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.compilation import announce_compilation
-        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.voice.compilation import announce_compilation
+        from duralog.cli.voice.logs import say_warnings
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)

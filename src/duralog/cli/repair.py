@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, printable, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.options import (
     HOW,
     AsJson,
     Data,
@@ -20,14 +20,14 @@ from duralog.cli.common.options import (
     TopicChoice,
     local_directory_given,
 )
-from duralog.cli.common.screen import Screen, screen
-from duralog.cli.common.tables import Table, fitting, plural, size_text
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.screen import Screen, screen
+from duralog.cli.voice.tables import Table, fitting, plural, size_text
+from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.operations.repair import RepairRequest, RepairResult
     from duralog.operations.workers import Workers
     from duralog.storage.repair.folder_changes import Action
@@ -61,7 +61,7 @@ def repair(
     """
     given = local_directory_given(directory, data)
     with told_plainly(), names_checked(given, topic, partition):
-        from duralog.cli.common.compilation import announce_compilation
+        from duralog.cli.voice.compilation import announce_compilation
 
         announce_compilation(quiet=quiet)
         from duralog.operations.chosen_partition import chosen_in
@@ -76,7 +76,7 @@ def repair(
 
 def run_repair(request: RepairRequest, workers: Workers, screen: Screen) -> None:
     """Ends the command with an exit code if something is still wrong."""
-    from duralog.cli.common.logs import say_nothing
+    from duralog.cli.voice.logs import say_nothing
     from duralog.operations.repair import repair
 
     say_nothing()  # The report has all that the store logs.

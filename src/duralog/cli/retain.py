@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duralog.cli.applied_retention import AppliedRetention, applied_retentions, write_applied
-from duralog.cli.common.failures import FAILURE, printable, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.options import (
     HOW,
     AsJson,
     Data,
@@ -22,16 +22,16 @@ from duralog.cli.common.options import (
     local_directory_given,
     now_ms,
 )
-from duralog.cli.common.screen import Screen, screen
-from duralog.cli.common.tables import plural, size_text, write_table
-from duralog.cli.common.times import duration_text
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.screen import Screen, screen
+from duralog.cli.voice.tables import plural, size_text, write_table
+from duralog.cli.voice.times import duration_text
+from duralog.cli.voice.unknown_names import names_checked
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.config import TopicConfig
     from duralog.operations.retain import RetainRequest
     from duralog.operations.workers import Workers
@@ -90,8 +90,8 @@ def retain(
     """
     path = local_directory_given(directory, data)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.opened_store import broker_config, check_no_partition
+        from duralog.cli.voice.logs import say_warnings
+        from duralog.cli.voice.opened_store import broker_config, check_no_partition
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.retain import RetainRequest
         from duralog.operations.workers import TWO_THREADS

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.addresses import check_no_file
-from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
+from duralog.cli.voice.addresses import check_no_file
+from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.errors import MissingExtra
 from duralog.operations.lock_holder import lock_holder_named
 
@@ -159,7 +159,7 @@ def serve(
         _check_installed()
         from duralog.broker.broker import Broker
         from duralog.broker.net.listening import Listening, MetricsAddress, parse_address
-        from duralog.cli.common.logs import log_to_standard_error
+        from duralog.cli.voice.logs import log_to_standard_error
 
         log_to_standard_error(quiet=quiet)
         settings = _settings(server_properties or config, overrides)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, printable, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.options import (
     HOW,
     AsJson,
     Data,
@@ -20,15 +20,15 @@ from duralog.cli.common.options import (
     local_directory_given,
     parsed,
 )
-from duralog.cli.common.screen import Screen, screen
-from duralog.cli.common.tables import Table, plural, size_text
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.screen import Screen, screen
+from duralog.cli.voice.tables import Table, plural, size_text
+from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.errors import CorruptRecord
     from duralog.operations.verify import ToVerify, Verified, VerifyRequest
     from duralog.operations.workers import Workers
@@ -87,7 +87,7 @@ def verify(
     path = local_directory_given(directory, data)
     interval_bytes = index_interval_bytes(index_interval)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.compilation import announce_compilation
+        from duralog.cli.voice.compilation import announce_compilation
 
         announce_compilation(quiet=quiet)
         from duralog.operations.chosen_partition import Choice

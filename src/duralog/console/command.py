@@ -16,10 +16,10 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.failures import say, told_plainly
-from duralog.cli.common.options import HOW, WHERE, Quiet, parsed
-from duralog.cli.common.target import Target, target_given
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.failures import say, told_plainly
+from duralog.cli.voice.options import HOW, WHERE, Quiet, parsed
+from duralog.cli.voice.target import Target, target_given
 from duralog.errors import DuralogError, MissingExtra
 
 DEFAULT_ADDRESS = "127.0.0.1:8090"
@@ -79,7 +79,7 @@ def console(
     with told_plainly():
         _check_toolkit()
         from duralog.broker.net.listening import Address, bind, is_loopback, parse_address
-        from duralog.cli.common.logs import log_to_standard_error
+        from duralog.cli.voice.logs import log_to_standard_error
 
         address = parsed("--listen", parse_address, listen)
         log_to_standard_error(quiet=quiet)

@@ -39,7 +39,7 @@ from duralog.cli.bench.rows import (
     write_rows,
 )
 from duralog.cli.bench.scratch import place_for, scratch_folder
-from duralog.cli.common.output import Output
+from duralog.cli.voice.output import Output
 from duralog.command_line import app
 from duralog.errors import DuralogError
 from duralog.format import batches as reference

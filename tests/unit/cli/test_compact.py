@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import duralog.storage.compaction.cleaner
 from duralog import Record
-from duralog.cli.common.progress import ProgressBar
+from duralog.cli.voice.progress import ProgressBar
 from duralog.command_line import app
 from duralog.config.progress import Progress
 from duralog.errors import StorageError
@@ -331,8 +331,8 @@ def test_the_view_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setattr("duralog.cli.common.progress._PATIENCE_SECONDS", 0)
-        monkeypatch.setattr("duralog.cli.common.progress._INTERVAL_SECONDS", 0)
+        monkeypatch.setattr("duralog.cli.voice.progress._PATIENCE_SECONDS", 0)
+        monkeypatch.setattr("duralog.cli.voice.progress._INTERVAL_SECONDS", 0)
         monkeypatch.setenv("COLUMNS", "200")
         with ProgressBar() as bar:
             view = CompactionMeter(2, bar.show)
@@ -371,7 +371,7 @@ def test_the_view_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setattr("duralog.cli.common.progress._PATIENCE_SECONDS", 0)
+        monkeypatch.setattr("duralog.cli.voice.progress._PATIENCE_SECONDS", 0)
         monkeypatch.setenv("COLUMNS", "200")
         with ProgressBar() as bar:
             view = CompactionMeter(1, bar.show, is_dry_run=True)

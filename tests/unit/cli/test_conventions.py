@@ -15,7 +15,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from duralog.cli.common.help_pages import PANELS
+from duralog.cli.voice.help_pages import PANELS
 from duralog.command_line import app
 from tests.support.places import DOCS
 

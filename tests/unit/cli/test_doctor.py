@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.common.output import Output
 from duralog.cli.doctor import kernels as doctor_kernels
 from duralog.cli.doctor.check import Check, Level
 from duralog.cli.doctor.command import all_checks, write_checks
 from duralog.cli.doctor.directory import directory_checks, last_timestamp_ms, read_directory
 from duralog.cli.doctor.kernels import KernelFacts
 from duralog.cli.doctor.machine import ThisMachine
+from duralog.cli.voice.output import Output
 from duralog.command_line import app
 from duralog.format.index_entries import TimeIndexEntry, encode_time_index
 from tests.support.doctored_machine import NOW_MS, MadeUpMachine

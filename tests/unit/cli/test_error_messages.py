@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from duralog import Record
-from duralog.cli.common.failures import describe
+from duralog.cli.voice.failures import describe
 from duralog.client.unknown_names import unknown_partition, unknown_topic
 from duralog.command_line import app
 from duralog.errors import MissingExtra

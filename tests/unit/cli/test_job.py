@@ -14,9 +14,9 @@ from pyspark import SparkContext, java_gateway
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.common.options import standard_output
 from duralog.cli.job import spark_job
 from duralog.cli.stats import view as stats_view
+from duralog.cli.voice.options import standard_output
 from duralog.command_line import app
 from duralog.spark.session import _java_ended_if_interrupted
 

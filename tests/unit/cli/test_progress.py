@@ -11,16 +11,16 @@ from contextlib import suppress
 
 import pytest
 
-from duralog.cli.common.progress import CountingBar, ProgressBar, Rate, clock_text, figures_text
-from duralog.cli.common.terminal import cells
+from duralog.cli.voice.progress import CountingBar, ProgressBar, Rate, clock_text, figures_text
+from duralog.cli.voice.terminal import cells
 from duralog.scanning.executor import TaskProgress
 
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], str]:
     """What some work leaves on a terminal, from its first moment on."""
-    monkeypatch.setattr("duralog.cli.common.progress._PATIENCE_SECONDS", 0)
-    monkeypatch.setattr("duralog.cli.common.progress._INTERVAL_SECONDS", 0)
+    monkeypatch.setattr("duralog.cli.voice.progress._PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("duralog.cli.voice.progress._INTERVAL_SECONDS", 0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
 

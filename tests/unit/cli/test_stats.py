@@ -23,8 +23,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.common.output import Output
 from duralog.cli.stats.view import write_stats
+from duralog.cli.voice.output import Output
 from duralog.command_line import app
 from duralog.spark.jobs.stats import stats as stats_on_spark
 from duralog.statistics.on_threads import stats_on_threads

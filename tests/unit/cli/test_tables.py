@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duralog import Record
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import Table, fitting, header_line, plural, row_line, write_fact, write_table
-from duralog.cli.common.terminal import can_redraw, cells, shortened, shows_colours, width_of
 from duralog.cli.dump.batches import COLUMNS, LEAST
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import Table, fitting, header_line, plural, row_line, write_fact, write_table
+from duralog.cli.voice.terminal import can_redraw, cells, shortened, shows_colours, width_of
 from duralog.storage.store import Store
 
 NAMES = ("topic", "id", "bytes", "configs")

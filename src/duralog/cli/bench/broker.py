@@ -22,7 +22,7 @@ from typing import Any
 from duralog.cli.bench.latencies import Latencies
 from duralog.cli.bench.rows import BROKER, PRODUCE, Row
 from duralog.cli.bench.scratch import ended_by_signals
-from duralog.cli.common.failures import say
+from duralog.cli.voice.failures import say
 from duralog.client.connection import client_settings, error_text, errors_of, kafka_client
 from duralog.client.topics import BrokerTopics
 from duralog.errors import DuralogError

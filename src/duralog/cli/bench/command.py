@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.failures import WrongUsage, say, told_plainly
-from duralog.cli.common.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
-from duralog.cli.common.tables import plural
-from duralog.cli.common.target import Target, TargetData, target_given
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.failures import WrongUsage, say, told_plainly
+from duralog.cli.voice.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
+from duralog.cli.voice.tables import plural
+from duralog.cli.voice.target import Target, TargetData, target_given
 from duralog.client.connection import kafka_client
 from duralog.config.byte_sizes import parse_bytes
 
@@ -98,7 +98,7 @@ def bench(
             say(f"other processes keep this machine busy ({busy}): figures will be lower")
         if where is not None and on_broker:
             from duralog.cli.bench.broker import BrokerLoad, broker_rows
-            from duralog.cli.common.progress import CountingBar
+            from duralog.cli.voice.progress import CountingBar
 
             load_on_broker = BrokerLoad(
                 record_bytes=record_bytes,
@@ -129,8 +129,8 @@ def _on_directory(
     directory: str | None, size_bytes: int, record_bytes: int, codec: Codec, *, quiet: bool, is_shown: bool
 ) -> list[Row]:
     from duralog.cli.bench.scratch import scratch_folder
-    from duralog.cli.common.compilation import announce_compilation
-    from duralog.cli.common.progress import CountingBar
+    from duralog.cli.voice.compilation import announce_compilation
+    from duralog.cli.voice.progress import CountingBar
 
     announce_compilation(quiet=quiet)
     from duralog.cli.bench.data import Workload

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duralog.cli.common.tables import size_text, write_table
+from duralog.cli.voice.tables import size_text, write_table
 
 if TYPE_CHECKING:
     from duralog.cli.bench.latencies import Latencies
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
 
 MACHINE = "machine"
 LOG = "log"

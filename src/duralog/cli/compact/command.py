@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.options import (
     HOW,
     AsJson,
     ConfigOverrides,
@@ -24,8 +24,8 @@ from duralog.cli.common.options import (
     now_ms,
     parsed_time,
 )
-from duralog.cli.common.screen import screen
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.unknown_names import names_checked
 
 Again = Annotated[
     bool,
@@ -103,14 +103,14 @@ def compact(
         raise WrongUsage("--records and --now go with --explain")
     at_ms = parsed_time("--now", now)
     with told_plainly(), names_checked(given, topic, partition):
-        from duralog.cli.common.compilation import announce_compilation
-        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.voice.compilation import announce_compilation
+        from duralog.cli.voice.logs import say_warnings
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)
-        from duralog.cli.common.opened_store import broker_config
         from duralog.cli.compact.explain import run_explain
         from duralog.cli.compact.run import run_compact
+        from duralog.cli.voice.opened_store import broker_config
         from duralog.operations.chosen_partition import chosen_in
         from duralog.operations.compact import CompactRequest
         from duralog.operations.compacted_logs import LogsToCompact

@@ -6,11 +6,11 @@ import dataclasses
 
 import typer
 
-from duralog.cli.common.failures import FAILURE
-from duralog.cli.common.screen import Screen
 from duralog.cli.compact.facts import DUE_ADVICE, summary_line, write_explanation
 from duralog.cli.compact.objects import explained_object
 from duralog.cli.compact.run import not_compacted, note_no_logs
+from duralog.cli.voice.failures import FAILURE
+from duralog.cli.voice.screen import Screen
 from duralog.operations.compacted_logs import NotCompacted
 from duralog.operations.explain import ExplainedPartition, ExplainRequest, explain
 

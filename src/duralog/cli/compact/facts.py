@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import plural, size_text, write_fact, write_table
-from duralog.cli.common.times import duration_text, format_time
 from duralog.cli.compact.advice import advice, verdict
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import plural, size_text, write_fact, write_table
+from duralog.cli.voice.times import duration_text, format_time
 from duralog.config import TopicConfig
 from duralog.operations.explain import ExplanationTotals
 from duralog.storage.compaction.cleanable import CleaningLimit

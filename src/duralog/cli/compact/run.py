@@ -8,12 +8,12 @@ from typing import Any
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, printable
-from duralog.cli.common.output import Output
-from duralog.cli.common.screen import Screen
-from duralog.cli.common.tables import plural, size_text, write_table
 from duralog.cli.compact.advice import verdict
 from duralog.cli.compact.objects import partition_object
+from duralog.cli.voice.failures import FAILURE, printable
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.screen import Screen
+from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.errors import InvalidConfig
 from duralog.operations.compact import (
     CompactedPartition,

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from duralog.broker.configs.changes import broker_fault
 from duralog.broker.configs.resources import all_brokers_entries, broker_entries
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.opened_store import opened_store
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.opened_store import opened_store
 from duralog.client.configs import ConfigClient, plain_reason
 from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.config.broker import broker_definition

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.completions import broker_config_names, broker_config_settings
-from duralog.cli.common.failures import WrongUsage, printable, told_plainly
-from duralog.cli.common.help_pages import CommandGroup
-from duralog.cli.common.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
-from duralog.cli.common.target import Target, TargetData, target_given
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.completions import broker_config_names, broker_config_settings
+from duralog.cli.voice.failures import WrongUsage, printable, told_plainly
+from duralog.cli.voice.help_pages import CommandGroup
+from duralog.cli.voice.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
+from duralog.cli.voice.target import Target, TargetData, target_given
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.config.entries import Entry
 
 config_app = typer.Typer(
@@ -236,8 +236,8 @@ def _is_set(entry: Entry) -> bool:
 
 
 def _write(entries: list[Entry], reasons: Mapping[str, str], output: Output) -> None:
-    from duralog.cli.common.tables import write_table
     from duralog.cli.config.broker_configs import without_effect
+    from duralog.cli.voice.tables import write_table
 
     if output.as_json:
         for entry in entries:

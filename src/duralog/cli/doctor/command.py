@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, say, told_plainly
-from duralog.cli.common.options import HOW, AsJson, Data, Directory, Quiet, local_directory_given, standard_output
+from duralog.cli.voice.failures import FAILURE, say, told_plainly
+from duralog.cli.voice.options import HOW, AsJson, Data, Directory, Quiet, local_directory_given, standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from duralog.cli.common.output import Output
     from duralog.cli.doctor.check import Check
     from duralog.cli.doctor.machine import Machine
+    from duralog.cli.voice.output import Output
 
 _LEVEL_WIDTH = 4
 _NARROWEST = 30
@@ -87,8 +87,8 @@ def all_checks(machine: Machine, directory: str | None) -> Iterator[Check]:
 
 def write_checks(output: Output, checks: Sequence[Check], *, why: bool) -> None:
     """A line for each, and under what is not well why that matters and what to change. Quiet: only what is not well."""
-    from duralog.cli.common.terminal import shows_colours
     from duralog.cli.doctor.check import Level
+    from duralog.cli.voice.terminal import shows_colours
 
     counts = Counter(check.level for check in checks)
     if output.as_json:
@@ -125,7 +125,7 @@ def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
 
 
 def _summary(fails: int, warnings: int, checks: int) -> str:
-    from duralog.cli.common.tables import plural
+    from duralog.cli.voice.tables import plural
 
     if not fails and not warnings:
         return f"{plural(checks, 'check')}: all is well"

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from duralog.cli.common.failures import describe, printable
-from duralog.cli.common.tables import plural, size_text
-from duralog.cli.common.times import format_time
 from duralog.cli.doctor.check import Check, Subject
 from duralog.cli.doctor.machine import Machine
+from duralog.cli.voice.failures import describe, printable
+from duralog.cli.voice.tables import plural, size_text
+from duralog.cli.voice.times import format_time
 from duralog.format.filenames import (
     CLEAN_SHUTDOWN,
     LOCK,

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.tables import size_text
 from duralog.cli.doctor.check import Check, Subject
 from duralog.cli.doctor.machine import Machine
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.tables import size_text
 
 _SYNCS = 10
 _TOO_FAST_SECONDS = 20e-6

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from duralog.cli.common.tables import plural
 from duralog.cli.doctor.check import Check, Subject
+from duralog.cli.voice.tables import plural
 
 if TYPE_CHECKING:
     from duralog.cli.doctor.machine import Machine

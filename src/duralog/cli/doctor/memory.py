@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from duralog.cli.common.tables import plural, size_text
 from duralog.cli.doctor.check import Check, Subject, sysctl
 from duralog.cli.doctor.machine import Machine
+from duralog.cli.voice.tables import plural, size_text
 from duralog.config.memory_limits import memory_limits
 
 _VM = "/proc/sys/vm"

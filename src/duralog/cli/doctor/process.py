@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from duralog.cli.common.tables import plural
 from duralog.cli.doctor.check import Check, Subject
 from duralog.cli.doctor.machine import Machine
+from duralog.cli.voice.tables import plural
 
 _FILES_OF_A_PARTITION = 3
 _FILES_OF_A_SEGMENT = 3

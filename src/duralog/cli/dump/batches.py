@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import Table, plural
-from duralog.cli.common.times import format_time
 from duralog.cli.dump.request import DumpRequest
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import Table, plural
+from duralog.cli.voice.times import format_time
 from duralog.columnar.pieces import Piece
 from duralog.format.compression import Codec
 from duralog.format.layout import (

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.failures import FAILURE, WrongUsage, told_plainly
-from duralog.cli.common.option_values import ALL_OFFSETS, parse_hex, parse_key, parse_offsets
-from duralog.cli.common.options import (
+from duralog.cli.dump.request import DumpRequest, Mode, Quota
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.failures import FAILURE, WrongUsage, told_plainly
+from duralog.cli.voice.option_values import ALL_OFFSETS, parse_hex, parse_key, parse_offsets
+from duralog.cli.voice.options import (
     HOW,
     WHAT,
     WHICH,
@@ -25,8 +26,7 @@ from duralog.cli.common.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.dump.request import DumpRequest, Mode, Quota
+from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 EXPORT_EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")

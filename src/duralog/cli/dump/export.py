@@ -7,11 +7,11 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.common.failures import CannotWrite, describe, printable
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import plural
 from duralog.cli.dump.request import DumpRequest
 from duralog.cli.dump.selection import selected_records
+from duralog.cli.voice.failures import CannotWrite, describe, printable
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import plural
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.format.layout import CONTROL_BIT

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import Columns, plural
-from duralog.cli.common.tables import Table as FittedTable
-from duralog.cli.common.times import format_time
 from duralog.cli.dump.request import DumpRequest
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import Columns, plural
+from duralog.cli.voice.tables import Table as FittedTable
+from duralog.cli.voice.times import format_time
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
 from duralog.format.index_entries import (

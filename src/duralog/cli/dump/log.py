@@ -11,11 +11,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.common.output import Output
-from duralog.cli.common.progress import CountingBar
 from duralog.cli.dump.request import DumpRequest
 from duralog.cli.dump.selection import Selection
 from duralog.cli.dump.summary import Summary
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.progress import CountingBar
 from duralog.columnar.pieces import Piece, read_pieces
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.common.output import Output
 from duralog.cli.dump.batches import log_heading
 from duralog.cli.dump.request import DumpRequest
 from duralog.cli.dump.selection import selected_records
 from duralog.cli.dump.typed_records import TypedRecords
+from duralog.cli.voice.output import Output
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.columnar.render import LineBuffer, render_json, render_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from duralog.cli.common.option_values import OffsetRange
+from duralog.cli.voice.option_values import OffsetRange
 from duralog.format.filenames import PartitionFolder
 
 

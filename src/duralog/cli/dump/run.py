@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from duralog.cli.common.compilation import announce_compilation
-from duralog.cli.common.failures import CannotWrite, describe, printable, say
-from duralog.cli.common.output import Output
-from duralog.cli.common.progress import CountingBar
 from duralog.cli.dump.files import dump_file
 from duralog.cli.dump.request import DumpRequest, Mode
+from duralog.cli.voice.compilation import announce_compilation
+from duralog.cli.voice.failures import CannotWrite, describe, printable, say
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.progress import CountingBar
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_partition_folder
 from duralog.storage.disk.file_source import size_of

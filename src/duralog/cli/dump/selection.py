@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.common.option_values import ALL_OFFSETS, OffsetRange
 from duralog.cli.dump.request import DumpRequest
+from duralog.cli.voice.option_values import ALL_OFFSETS, OffsetRange
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.pieces import Piece
 from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import Table, plural
-from duralog.cli.common.times import format_time
 from duralog.cli.dump.batches import CODEC_LABELS
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import Table, plural
+from duralog.cli.voice.times import format_time
 from duralog.format.layout import (
     CODEC_MASK,
     CONTROL_BIT,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from duralog.cli.common.output import Output
-from duralog.cli.common.times import format_time
 from duralog.cli.dump.batches import Header
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.errors import CorruptRecord
 from duralog.format import control_records

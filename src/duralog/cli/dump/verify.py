@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.cli.common.output import Output
 from duralog.cli.dump.batches import log_heading
 from duralog.cli.dump.request import DumpRequest
+from duralog.cli.voice.output import Output
 from duralog.columnar.pieces import Piece
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import FileKind

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.help_pages import CommandGroup
-from duralog.cli.common.options import (
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.help_pages import CommandGroup
+from duralog.cli.voice.options import (
     HOW,
     WHICH,
     AsJson,
@@ -26,7 +26,7 @@ from duralog.cli.common.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.common.target import Target, TargetData, target_given
+from duralog.cli.voice.target import Target, TargetData, target_given
 
 if TYPE_CHECKING:
     from duralog.client.groups import BrokerGroups, GroupView
@@ -183,8 +183,8 @@ def delete(
     if not yes and not dry_run and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the group")
     with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
-        from duralog.cli.common.failures import printable
-        from duralog.cli.common.tables import plural
+        from duralog.cli.voice.failures import printable
+        from duralog.cli.voice.tables import plural
 
         count = groups.check(group)
         what = f"group {printable(group)} with {plural(count, 'offset')}"
@@ -220,8 +220,8 @@ def _groups(place: str, *, evicts: bool, read_only: bool, quiet: bool) -> Iterat
 
         yield BrokerGroups(place)
         return
-    from duralog.cli.common.logs import say_warnings
-    from duralog.cli.common.opened_store import opened_store
+    from duralog.cli.voice.logs import say_warnings
+    from duralog.cli.voice.opened_store import opened_store
     from duralog.operations.stored_groups import StoreGroups
 
     say_warnings(wanted=not quiet)
@@ -234,8 +234,8 @@ def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[Gro
         from duralog.client.groups import BrokerGroups
 
         return BrokerGroups(target).views(None if group is None else [group])
-    from duralog.cli.common.opened_store import opened_store
-    from duralog.cli.common.progress import ProgressBar
+    from duralog.cli.voice.opened_store import opened_store
+    from duralog.cli.voice.progress import ProgressBar
     from duralog.operations.stored_groups import groups_of_store
 
     with (

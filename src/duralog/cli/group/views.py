@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import plural, write_table
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import plural, write_table
 from duralog.client.groups import GroupMember, GroupOffset, GroupView
 
 _LIST_NAMES = ("group", "state", "kind", "members", "partitions", "lag")

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.compact.command import Again, Roll
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
+from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.options import (
     HOW,
     AsJson,
     ConfigOverrides,
@@ -21,10 +23,8 @@ from duralog.cli.common.options import (
     directory_given,
     map_size,
 )
-from duralog.cli.common.screen import screen
-from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.compact.command import Again, Roll
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.unknown_names import names_checked
 
 
 @job_app.command()
@@ -91,8 +91,8 @@ def compact(
         raise WrongUsage("--roll changes the directory, --dry-run does not: give one of them")
     memory_bytes = None if map_bytes is None else map_size(map_bytes)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.opened_store import broker_config
         from duralog.cli.compact.run import run_compact
+        from duralog.cli.voice.opened_store import broker_config
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.compact import CompactRequest, SparkCompaction
         from duralog.operations.compacted_logs import LogsToCompact

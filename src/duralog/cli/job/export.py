@@ -6,19 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.failures import printable, told_plainly
-from duralog.cli.common.options import (
-    HOW,
-    AsJson,
-    Data,
-    NoProgress,
-    Quiet,
-    named_values,
-    parsed,
-)
-from duralog.cli.common.screen import screen
-from duralog.cli.common.tables import plural, size_text, write_table
-from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.lake_options import (
     IsolationChoice,
     SliceBytes,
@@ -38,10 +25,23 @@ from duralog.cli.job.spark_job import (
     job_app,
     on_spark,
 )
+from duralog.cli.voice.failures import printable, told_plainly
+from duralog.cli.voice.options import (
+    HOW,
+    AsJson,
+    Data,
+    NoProgress,
+    Quiet,
+    named_values,
+    parsed,
+)
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.tables import plural, size_text, write_table
+from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.spark.jobs.export import ExportReport
 
 

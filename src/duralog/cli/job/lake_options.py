@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.completions import ISOLATION_LEVELS, TABLE_FORMATS, isolation_levels, table_formats
-from duralog.cli.common.failures import WrongUsage
-from duralog.cli.common.options import HOW, WHERE_TO, WHICH, directory_given
+from duralog.cli.voice.completions import ISOLATION_LEVELS, TABLE_FORMATS, isolation_levels, table_formats
+from duralog.cli.voice.failures import WrongUsage
+from duralog.cli.voice.options import HOW, WHERE_TO, WHICH, directory_given
 
 
 def _one_of(option: str, names: Sequence[str]) -> Callable[[str], str]:

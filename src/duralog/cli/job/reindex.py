@@ -7,18 +7,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, printable, told_plainly
-from duralog.cli.common.options import (
-    AsJson,
-    Data,
-    NoProgress,
-    PartitionChoice,
-    Quiet,
-    directory_given,
-)
-from duralog.cli.common.screen import screen
-from duralog.cli.common.tables import plural, size_text, write_table
-from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -28,9 +16,21 @@ from duralog.cli.job.spark_job import (
     job_app,
     on_spark,
 )
+from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.options import (
+    AsJson,
+    Data,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    directory_given,
+)
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.tables import plural, size_text, write_table
+from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.spark.jobs.reindex import ReindexReport
 
 _NAMES = ("partition", "what", "file", "detail")

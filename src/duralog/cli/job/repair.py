@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from duralog.cli.common.failures import told_plainly
-from duralog.cli.common.options import AsJson, Data, DryRun, NoProgress, PartitionChoice, Quiet, directory_given
-from duralog.cli.common.screen import screen
-from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
 from duralog.cli.repair import Restore, run_repair
+from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.options import AsJson, Data, DryRun, NoProgress, PartitionChoice, Quiet, directory_given
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.unknown_names import names_checked
 
 
 @job_app.command()

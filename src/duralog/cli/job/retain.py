@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from duralog.cli.common.failures import told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
+from duralog.cli.retain import RetentionBytes, RetentionMs, retention_overrides, run_retain, unknown_retention
+from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.options import (
     AsJson,
     Data,
     DryRun,
@@ -14,10 +16,8 @@ from duralog.cli.common.options import (
     directory_given,
     now_ms,
 )
-from duralog.cli.common.screen import screen
-from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
-from duralog.cli.retain import RetentionBytes, RetentionMs, retention_overrides, run_retain, unknown_retention
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.unknown_names import names_checked
 
 
 @job_app.command()
@@ -44,7 +44,7 @@ def retain(
     """
     path = directory_given(path, data)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.opened_store import broker_config
+        from duralog.cli.voice.opened_store import broker_config
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.retain import RetainRequest
 

@@ -6,23 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.failures import WrongUsage, printable, told_plainly
-from duralog.cli.common.options import (
-    HOW,
-    WHICH,
-    AsJson,
-    Data,
-    NoProgress,
-    Quiet,
-    ServerProperties,
-    map_size,
-    named_values,
-    parsed,
-    parsed_time,
-)
-from duralog.cli.common.screen import screen
-from duralog.cli.common.tables import plural, size_text, write_table
-from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.lake_options import (
     IsolationChoice,
     SliceBytes,
@@ -42,10 +25,27 @@ from duralog.cli.job.spark_job import (
     job_app,
     on_spark,
 )
+from duralog.cli.voice.failures import WrongUsage, printable, told_plainly
+from duralog.cli.voice.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    Data,
+    NoProgress,
+    Quiet,
+    ServerProperties,
+    map_size,
+    named_values,
+    parsed,
+    parsed_time,
+)
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.tables import plural, size_text, write_table
+from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.spark.jobs.snapshot import SnapshotReport
 
 _LEAST = ("no key", "files", "records read", "deleted", "kind", "read")
@@ -118,7 +118,7 @@ def snapshot(
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
     with told_plainly(), names_checked(path, topic):
-        from duralog.cli.common.opened_store import broker_config
+        from duralog.cli.voice.opened_store import broker_config
 
         with (
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.completions import topic_names
-from duralog.cli.common.failures import WrongUsage
-from duralog.cli.common.help_pages import CommandGroup
-from duralog.cli.common.options import SPARK, WHICH, named_values
+from duralog.cli.voice.completions import topic_names
+from duralog.cli.voice.failures import WrongUsage
+from duralog.cli.voice.help_pages import CommandGroup
+from duralog.cli.voice.options import SPARK, WHICH, named_values
 from duralog.errors import DuralogError, MissingExtra
 
 if TYPE_CHECKING:

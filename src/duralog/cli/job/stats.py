@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from duralog.cli.common.failures import told_plainly
-from duralog.cli.common.options import AsJson, Data, NoProgress, Quiet, directory_given, named_values
-from duralog.cli.common.screen import screen
-from duralog.cli.common.unknown_names import names_checked
 from duralog.cli.job.spark_job import (
     DEFAULT_MASTER,
     Conf,
@@ -17,6 +13,10 @@ from duralog.cli.job.spark_job import (
     on_spark,
 )
 from duralog.cli.stats.command import Largest, NoCompaction, PrefixLength, PrefixSeparator, run_stats
+from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.options import AsJson, Data, NoProgress, Quiet, directory_given, named_values
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.unknown_names import names_checked
 
 
 @job_app.command()

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, printable, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.job.spark_job import (
+    DEFAULT_MASTER,
+    Conf,
+    Location,
+    Master,
+    TopicChoices,
+    job_app,
+    on_spark,
+)
+from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.options import (
     AsJson,
     CodecChoice,
     Data,
@@ -19,21 +28,12 @@ from duralog.cli.common.options import (
     directory_given,
     parsed,
 )
-from duralog.cli.common.screen import screen
-from duralog.cli.common.tables import plural, size_text, write_table
-from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    Location,
-    Master,
-    TopicChoices,
-    job_app,
-    on_spark,
-)
+from duralog.cli.voice.screen import screen
+from duralog.cli.voice.tables import plural, size_text, write_table
+from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.spark.jobs.upgrade import UpgradeReport
 
 _NAMES = ("partition", "segments", "messages", "batches", "records", "bytes", "now", "digest")
@@ -65,7 +65,7 @@ def upgrade(
     """
     path = directory_given(path, data)
     with told_plainly(), names_checked(path, topic, partition):
-        from duralog.cli.common.opened_store import broker_config
+        from duralog.cli.voice.opened_store import broker_config
         from duralog.columnar.upgrading import UpgradeRules
         from duralog.format.compression import Codec
 

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.options import (
     HOW,
     WHICH,
     AsJson,
@@ -25,8 +25,8 @@ from duralog.cli.common.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.common.target import Target, TargetData, target_given
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.unknown_names import names_checked
 
 
 def consume(
@@ -99,10 +99,10 @@ def consume(
         raise WrongUsage("--group: a broker gives the group its partitions: give HOST:PORT and no --partition")
     timestamp_ms = parsed_time("--time", time)
     with told_plainly(), names_checked(place, topic, partition):
-        from duralog.cli.common.failures import say
-        from duralog.cli.common.progress import CountingBar
-        from duralog.cli.common.tables import plural
         from duralog.cli.records.shown_records import ShownRecords, Style
+        from duralog.cli.voice.failures import say
+        from duralog.cli.voice.progress import CountingBar
+        from duralog.cli.voice.tables import plural
         from duralog.client.consuming import ConsumeRequest
 
         request = ConsumeRequest(

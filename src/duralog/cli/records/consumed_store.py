@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 
-from duralog.cli.common.opened_store import opened_store
+from duralog.cli.voice.opened_store import opened_store
 from duralog.client.consuming import ConsumeRequest, check_offset
 from duralog.client.unknown_names import unknown_partition
 from duralog.format.record import Record

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.completions import partition_numbers
-from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.option_values import parse_key
-from duralog.cli.common.options import (
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.completions import partition_numbers
+from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.option_values import parse_key
+from duralog.cli.voice.options import (
     WHAT,
     WHICH,
     AsJson,
@@ -27,13 +27,13 @@ from duralog.cli.common.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.common.target import Target, TargetData, target_given
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
     from duralog.client.producing import Placed, Written
 
 
@@ -135,8 +135,8 @@ def produce(
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     value_bytes = None if value is None else parsed("--value", parse_key, value)
     with told_plainly(), names_checked(place, topic, partition):
-        from duralog.cli.common.progress import CountingBar
         from duralog.cli.records.record_input import LineFormat, RecordLines, one_record
+        from duralog.cli.voice.progress import CountingBar
         from duralog.format.compression import Codec
 
         if codec is not None:
@@ -172,7 +172,7 @@ def produce(
 
 
 def _report(topic: str, written: dict[int, Written], output: Output) -> None:
-    from duralog.cli.common.tables import plural
+    from duralog.cli.voice.tables import plural
 
     for number, each in sorted(written.items()):
         if output.as_json:

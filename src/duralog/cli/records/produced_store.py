@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from duralog.cli.common.opened_store import opened_store
+from duralog.cli.voice.opened_store import opened_store
 from duralog.client.producing import Placed, Written
 from duralog.client.unknown_names import unknown_partition
 from duralog.errors import InvalidTopic, UnknownTopic

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from duralog.cli.common.progress import CountingBar
 from duralog.cli.records.shown_records import from_json
+from duralog.cli.voice.progress import CountingBar
 from duralog.client.producing import LARGEST_VALUE_BYTES, Placed
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP

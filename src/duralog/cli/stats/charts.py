@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.tables import plural, size_text
-from duralog.cli.common.times import duration_text, format_time
 from duralog.cli.stats.chart_scales import count_text
 from duralog.cli.stats.html_report import Section, Table
 from duralog.cli.stats.svg_charts import (
@@ -25,6 +22,9 @@ from duralog.cli.stats.svg_charts import (
     ranks,
 )
 from duralog.cli.stats.svg_columns import Column, columns, time_marks
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.tables import plural, size_text
+from duralog.cli.voice.times import duration_text, format_time
 from duralog.statistics.key_popularity import HotKey, Popularity
 from duralog.statistics.record_shapes import RecordShape, TimeCounts, size_range
 from duralog.statistics.report import LogFigures, key_text

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.failures import FAILURE, CannotWrite, describe, told_plainly
-from duralog.cli.common.options import (
+from duralog.cli.job.spark_job import TopicChoices
+from duralog.cli.voice.failures import FAILURE, CannotWrite, describe, told_plainly
+from duralog.cli.voice.options import (
     HOW,
     WHICH,
     AsJson,
@@ -22,9 +23,8 @@ from duralog.cli.common.options import (
     local_directory_given,
     now_ms,
 )
-from duralog.cli.common.screen import Screen, screen
-from duralog.cli.common.unknown_names import names_checked
-from duralog.cli.job.spark_job import TopicChoices
+from duralog.cli.voice.screen import Screen, screen
+from duralog.cli.voice.unknown_names import names_checked
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def stats(
             raise DuralogError(f"{path}: there is no such directory: check the path")
         if html is not None:
             _check_place(html)
-        from duralog.cli.common.compilation import announce_compilation
-        from duralog.cli.common.logs import say_warnings
+        from duralog.cli.voice.compilation import announce_compilation
+        from duralog.cli.voice.logs import say_warnings
 
         announce_compilation(quiet=quiet)
         say_warnings(wanted=not quiet)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from duralog.cli.common.failures import printable
-from duralog.cli.common.tables import plural, size_text
-from duralog.cli.common.times import format_time
 from duralog.cli.stats.charts import (
     codec_section,
     compaction_section,
@@ -23,6 +20,9 @@ from duralog.cli.stats.charts import (
     topic_size_section,
 )
 from duralog.cli.stats.html_report import Chapter, Section, Table, Tile, page
+from duralog.cli.voice.failures import printable
+from duralog.cli.voice.tables import plural, size_text
+from duralog.cli.voice.times import format_time
 from duralog.statistics.record_shapes import TimeCounts
 from duralog.statistics.report import LogFigures, StatsReport
 from duralog.statistics.shapes import TopicShape

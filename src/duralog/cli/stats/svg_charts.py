@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from duralog.cli.common.tables import size_text
-from duralog.cli.common.times import format_time
 from duralog.cli.stats.chart_scales import Scale, count_text, decades, round_ticks, size_ticks, time_labels, time_ticks
+from duralog.cli.voice.tables import size_text
+from duralog.cli.voice.times import format_time
 
 WIDTH = 720
 _NARROW = 340

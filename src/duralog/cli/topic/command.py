@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_broker
-from duralog.cli.common.completions import topic_config_names, topic_config_settings
-from duralog.cli.common.failures import WrongUsage, told_plainly
-from duralog.cli.common.help_pages import CommandGroup
-from duralog.cli.common.options import (
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.completions import topic_config_names, topic_config_settings
+from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.help_pages import CommandGroup
+from duralog.cli.voice.options import (
     HOW,
     WHAT,
     AsJson,
@@ -27,8 +27,8 @@ from duralog.cli.common.options import (
     config_settings,
     standard_output,
 )
-from duralog.cli.common.target import Target, TargetData, target_given
-from duralog.cli.common.unknown_names import names_checked
+from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from duralog.client.topics import BrokerTopics
@@ -72,9 +72,9 @@ def list_topics(
     """
     place = target_given(target, data)
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.opened_store import opened_store
         from duralog.cli.topic import topics_of_broker, topics_of_store
+        from duralog.cli.voice.logs import say_warnings
+        from duralog.cli.voice.opened_store import opened_store
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -108,10 +108,10 @@ def describe(
     """
     place = target_given(target, data)
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.opened_store import opened_store
         from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.cli.topic.views import write_no_topics
+        from duralog.cli.voice.logs import say_warnings
+        from duralog.cli.voice.opened_store import opened_store
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -160,8 +160,8 @@ def create(
     place = target_given(target, data)
     settings = config_settings(config)
     with told_plainly():
-        from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.opened_store import opened_store
+        from duralog.cli.voice.logs import say_warnings
+        from duralog.cli.voice.opened_store import opened_store
         from duralog.errors import TopicExists
 
         say_warnings(wanted=not quiet)
@@ -228,10 +228,10 @@ def alter(
     if twice := set(delete_config or ()) & config_settings(config).keys():
         raise WrongUsage(f"{', '.join(sorted(twice))}: either set it or remove it")
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.opened_store import opened_store
-        from duralog.cli.common.tables import plural
         from duralog.cli.topic import topics_of_broker, topics_of_store
+        from duralog.cli.voice.logs import say_warnings
+        from duralog.cli.voice.opened_store import opened_store
+        from duralog.cli.voice.tables import plural
         from duralog.errors import InvalidTopic
 
         say_warnings(wanted=not quiet)
@@ -275,9 +275,9 @@ def delete(
     if not yes and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the topic")
     with told_plainly(), names_checked(place, topic):
-        from duralog.cli.common.logs import say_warnings
-        from duralog.cli.common.opened_store import opened_store
-        from duralog.cli.common.tables import plural, size_text
+        from duralog.cli.voice.logs import say_warnings
+        from duralog.cli.voice.opened_store import opened_store
+        from duralog.cli.voice.tables import plural, size_text
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from duralog.cli.common.failures import printable, say
-from duralog.cli.common.output import Output
-from duralog.cli.common.tables import plural, write_table
 from duralog.cli.topic.views import TopicSummary, write_configs, write_no_topics, write_summaries
+from duralog.cli.voice.failures import printable, say
+from duralog.cli.voice.output import Output
+from duralog.cli.voice.tables import plural, write_table
 from duralog.client.topics import TopicView
 from duralog.config.entries import (
     ALL_BROKERS_SOURCE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from duralog.cli.common.times import duration_text
+from duralog.cli.voice.times import duration_text
 from duralog.console.drawing.config_rows import changed_configs
 from duralog.console.drawing.partition_blocks import Block
 from duralog.console.drawing.words import (

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from duralog.cli.common.times import AmbiguousTime, parse_time
+from duralog.cli.voice.times import AmbiguousTime, parse_time
 
 _INT64_MAX = 2**63 - 1
 _DIGITS = re.compile(r"[0-9]{1,19}")

@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-from duralog.cli.common.times import duration_text, format_time
+from duralog.cli.voice.times import duration_text, format_time
 from duralog.config.byte_sizes import size_text
 from duralog.config.plurals import plural
 

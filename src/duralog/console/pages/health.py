@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nicegui import run, ui
 
-from duralog.cli.common.times import duration_text
+from duralog.cli.voice.times import duration_text
 from duralog.config.error_text import describe
 from duralog.console.drawing.words import (
     age_text,

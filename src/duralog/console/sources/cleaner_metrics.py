@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
 
-from duralog.cli.common.times import duration_text
+from duralog.cli.voice.times import duration_text
 from duralog.config.byte_sizes import size_text
 from duralog.config.plurals import plural
 from duralog.storage.log.retention import DEFAULT_RETENTION_MS

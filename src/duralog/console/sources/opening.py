@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from duralog.cli.common.addresses import check_directory, is_broker, is_url
+from duralog.cli.voice.addresses import check_directory, is_broker, is_url
 from duralog.console.source import Source
 from duralog.console.sources.broker.source import BrokerSource
 from duralog.console.sources.combined_source import CombinedSource

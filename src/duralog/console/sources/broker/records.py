@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from duralog.cli.common.times import format_time
+from duralog.cli.voice.times import format_time
 from duralog.client.connection import client_settings, error_text, errors_of, kafka_client
 from duralog.config.error_text import printable
 from duralog.console.facts.records import RecordPage, ShownRecord

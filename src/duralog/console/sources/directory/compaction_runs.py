@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from duralog.cli.common.tables import fact_line
 from duralog.cli.compact.facts import DUE_ADVICE, ExplanationText, summary_line
+from duralog.cli.voice.tables import fact_line
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.config.error_text import describe_any, printable
 from duralog.config.progress import Progress

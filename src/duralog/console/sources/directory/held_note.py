@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from duralog.cli.common.times import duration_text
+from duralog.cli.voice.times import duration_text
 from duralog.config import TopicConfig
 from duralog.config.byte_sizes import size_text
 from duralog.config.error_text import printable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from duralog.cli.common.times import format_time
+from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
 from duralog.console.facts.records import RecordKind, RecordPage, ShownRecord
 from duralog.console.source import MOST_PAGE_RECORDS

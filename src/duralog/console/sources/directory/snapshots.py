@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from duralog.cli.common.times import duration_text
+from duralog.cli.voice.times import duration_text
 from duralog.config import TOPIC_CONFIGS, BrokerConfig, Origin, TopicConfig
 from duralog.config.error_text import describe, printable
 from duralog.console.facts.health import CleanerFacts, CleanerRow

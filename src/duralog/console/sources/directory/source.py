@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from duralog.cli.common.times import duration_text
+from duralog.cli.voice.times import duration_text
 from duralog.client.groups import GroupView
 from duralog.config import BrokerConfig
 from duralog.config.error_text import describe, printable

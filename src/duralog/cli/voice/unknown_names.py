@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from duralog.cli.common.addresses import check_directory
+from duralog.cli.voice.addresses import check_directory
 from duralog.client.unknown_names import unknown_partition, unknown_topic
 from duralog.errors import UnknownTopic
 from duralog.format.filenames import parse_partition_folder

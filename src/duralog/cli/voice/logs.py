@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 
-from duralog.cli.common.failures import printable, say
+from duralog.cli.voice.failures import printable, say
 
 
 class _Sayer(logging.Handler):

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duralog.cli.common.failures import printable, say
-from duralog.cli.common.options import standard_output
+from duralog.cli.voice.failures import printable, say
+from duralog.cli.voice.options import standard_output
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
-    from duralog.cli.common.progress import ProgressBar
+    from duralog.cli.voice.output import Output
+    from duralog.cli.voice.progress import ProgressBar
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Screen:
 @contextmanager
 def screen(*, as_json: bool, quiet: bool, no_progress: bool) -> Iterator[Screen]:
     """What has been written is flushed at the end, after an error too."""
-    from duralog.cli.common.progress import ProgressBar
+    from duralog.cli.voice.progress import ProgressBar
 
     output = standard_output(as_json=as_json, quiet=quiet)
     try:

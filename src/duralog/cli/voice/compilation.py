@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duralog.cli.common.failures import say
+from duralog.cli.voice.failures import say
 
 
 def announce_compilation(*, quiet: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from duralog.cli.common.options import OPTION_PANELS
+from duralog.cli.voice.options import OPTION_PANELS
 
 # What `duralog --help` lists together, in this order.
 TALK = "Serve and talk"

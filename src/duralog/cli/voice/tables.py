@@ -10,12 +10,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from duralog.cli.common.terminal import cells, shortened
+from duralog.cli.voice.terminal import cells, shortened
 from duralog.config.byte_sizes import size_text as size_text
 from duralog.config.plurals import plural as plural
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
 
 Columns = Mapping[str, int]
 """Names and widths; a negative width aligns left."""

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.common.addresses import is_url
-from duralog.cli.common.failures import WrongUsage
-from duralog.cli.common.options import WHERE, place_given
+from duralog.cli.voice.addresses import is_url
+from duralog.cli.voice.failures import WrongUsage
+from duralog.cli.voice.options import WHERE, place_given
 
 Target = Annotated[
     str | None,

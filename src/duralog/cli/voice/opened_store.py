@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duralog.cli.common.addresses import check_directory, check_no_file
-from duralog.cli.common.progress import ProgressBar
 from duralog.cli.server_properties import read_server_properties
+from duralog.cli.voice.addresses import check_directory, check_no_file
+from duralog.cli.voice.progress import ProgressBar
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
 from duralog.operations.opened_store import check_log_directory, opened_for_writing

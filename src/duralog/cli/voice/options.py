@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from duralog.cli.common.addresses import is_broker, is_url
-from duralog.cli.common.completions import codecs, partition_numbers, topic_config_settings, topic_names
-from duralog.cli.common.failures import WrongUsage
-from duralog.cli.common.times import parse_time
+from duralog.cli.voice.addresses import is_broker, is_url
+from duralog.cli.voice.completions import codecs, partition_numbers, topic_config_settings, topic_names
+from duralog.cli.voice.failures import WrongUsage
+from duralog.cli.voice.times import parse_time
 from duralog.config.byte_sizes import parse_bytes
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
-    from duralog.cli.common.output import Output
+    from duralog.cli.voice.output import Output
 
 _T = TypeVar("_T")
 _SMALLEST_MAP_BYTES = 1024
@@ -167,8 +167,8 @@ def place_given(argument: str | None, data: str | None, metavar: str) -> str:
 
 def standard_output(*, as_json: bool, quiet: bool) -> Output:
     """Where a command writes what it was asked for."""
-    from duralog.cli.common.output import Output
-    from duralog.cli.common.terminal import shows_colours, width_of
+    from duralog.cli.voice.output import Output
+    from duralog.cli.voice.terminal import shows_colours, width_of
 
     return Output(
         sys.stdout.buffer,

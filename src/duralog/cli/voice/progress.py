@@ -13,8 +13,8 @@ from collections.abc import Hashable
 from types import TracebackType
 from typing import Self
 
-from duralog.cli.common.tables import plural, size_text
-from duralog.cli.common.terminal import can_redraw, cells, shortened, shows_colours, width_of
+from duralog.cli.voice.tables import plural, size_text
+from duralog.cli.voice.terminal import can_redraw, cells, shortened, shows_colours, width_of
 from duralog.config.progress import Counted, Progress
 
 _PATIENCE_SECONDS = 1.0
