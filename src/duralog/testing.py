@@ -74,6 +74,6 @@ else:
 
     @pytest.fixture
     def kafka_broker() -> Iterator[TestBroker]:
-        """A broker of its own for each test, for real Kafka clients."""
+        """A separate broker for each test, for real Kafka clients."""
         with running_broker() as broker:
             yield broker

@@ -42,7 +42,7 @@ def compact(
     data: Data = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", "-e", help="Only tell what would happen, and why not.", rich_help_panel=HOW),
+        typer.Option("--explain", "-e", help="Only show what would happen, or why nothing would.", rich_help_panel=HOW),
     ] = False,
     topic: TopicChoice = None,
     partition: PartitionChoice = None,
@@ -52,7 +52,7 @@ def compact(
     threads: Annotated[
         int,
         typer.Option(
-            "--threads", metavar="N", min=1, max=64, help="Compact each log with so many threads.", rich_help_panel=HOW
+            "--threads", metavar="N", min=1, max=64, help="The number of threads for each log.", rich_help_panel=HOW
         ),
     ] = 2,
     map_bytes: Annotated[
@@ -68,7 +68,7 @@ def compact(
     records: Annotated[
         int,
         typer.Option(
-            "--records", "-r", metavar="N", min=0, help="With --explain: list so many that go.", rich_help_panel=HOW
+            "--records", "-r", metavar="N", min=0, help="With --explain: list N of them.", rich_help_panel=HOW
         ),
     ] = 0,
     now: Annotated[

@@ -83,7 +83,7 @@ def snapshot(
     headers: WithHeaders = False,
     target_option: TargetOptions = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Start anew, not from the last snapshot.", rich_help_panel=HOW)
+        bool, typer.Option("--full", help="Start from the beginning, not from the last snapshot.", rich_help_panel=HOW)
     ] = False,
     map_bytes: Annotated[
         str,

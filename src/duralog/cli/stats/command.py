@@ -55,9 +55,7 @@ PrefixSeparator = Annotated[
 ]
 Largest = Annotated[
     int,
-    typer.Option(
-        "--largest", metavar="N", min=0, max=1000, help="Tell so many of the largest records.", rich_help_panel=HOW
-    ),
+    typer.Option("--largest", metavar="N", min=0, max=1000, help="List the N largest records.", rich_help_panel=HOW),
 ]
 NoCompaction = Annotated[
     bool, typer.Option("--no-compaction", help="Do not look what compaction would save.", rich_help_panel=HOW)

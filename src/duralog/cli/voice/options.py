@@ -115,7 +115,7 @@ ConfigOverrides = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Only tell what would happen; change nothing.", rich_help_panel=HOW)
+    bool, typer.Option("--dry-run", "-n", help="Only show what would happen; change nothing.", rich_help_panel=HOW)
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=HOW)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=HOW)]
@@ -123,7 +123,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or 
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=HOW)]
 ReadThreads = Annotated[
     int,
-    typer.Option("--threads", metavar="N", min=1, max=64, help="Read with so many threads.", rich_help_panel=HOW),
+    typer.Option("--threads", metavar="N", min=1, max=64, help="The number of reading threads.", rich_help_panel=HOW),
 ]
 ServerProperties = Annotated[
     str | None,

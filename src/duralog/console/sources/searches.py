@@ -1,4 +1,4 @@
-"""Searches for the records of one key: each on a thread of its own, a few at a time, none outlives its source."""
+"""Searches for the records of one key: each on its own thread, a few at a time. None outlives its source."""
 
 from __future__ import annotations
 

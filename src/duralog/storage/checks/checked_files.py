@@ -32,7 +32,7 @@ class CheckedFiles(Protocol):
         """Of a file that a listing had; 0 if it has gone meanwhile."""
 
     def is_growing(self, path: str, size: int) -> bool:
-        """Whether somebody writes to the end of a file that had this size."""
+        """Whether another process appends to a file that had this size."""
 
     def open(self, path: str) -> AbstractContextManager[ByteSource]:
         """A log, to be read from its start to its end."""
@@ -88,7 +88,7 @@ class FilesOf:
         entry = self._fs.entry(path)
         return 0 if entry is None else entry.size
 
-    def is_growing(self, path: str, size: int) -> bool:  # noqa: ARG002 (nobody else writes here)
+    def is_growing(self, path: str, size: int) -> bool:  # noqa: ARG002 (no other process writes here)
         return False
 
     @contextmanager

@@ -31,7 +31,7 @@ def end_of(piece: Piece) -> int:
 
 
 def report_wrong_checksums(piece: Piece, report: OnFinding, rows: NDArray[np.intp] | None = None) -> None:
-    """Tell of the batches whose checksum is wrong, of all or of these rows."""
+    """Report the batches whose checksum is wrong, of all or of these rows."""
     wrong = np.flatnonzero(piece.batches["crc_ok"] == 0)
     if rows is not None:
         wrong = np.intersect1d(wrong, rows)
@@ -114,7 +114,7 @@ def report_tail(
     *,
     ends_log: bool = True,
 ) -> int:
-    """Tell what follows the last batch of the last piece. Returns how many zeros, if it is all zeros.
+    """Report what follows the last batch of the last piece. Returns how many zeros, if it is all zeros.
 
     `ends_log`: no segment follows this one.
     """

@@ -48,7 +48,7 @@ Survey = Mapping[str, _File]
 
 
 def survey(fs: FileSystem, folder: str) -> Survey:
-    """The files that loading a log may change. Others may lie beside them, of any size: they are not looked at."""
+    """The files that loading a log may change. Others may lie beside them, of any size: they are ignored."""
     files: dict[str, _File] = {}
     for entry in fs.list(folder):
         segment_file = parse_segment_file(entry.name)

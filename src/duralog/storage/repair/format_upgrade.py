@@ -92,7 +92,7 @@ def upgrade_log(
     on_bytes: Callable[[int], None] = ignore,
     check_stop: Callable[[], None] = ignore,
 ) -> LogUpgrade:
-    """Bring all of the log to format v2. `on_bytes` is told of bytes read; both may raise what is to end the upgrade.
+    """Bring all of the log to format v2. `on_bytes` gets the bytes read; both may raise to end the upgrade.
 
     If the active segment holds old messages, a new one is begun first.
     """
@@ -114,7 +114,7 @@ def upgrade_log(
 
 
 def preview_upgrade(log: PartitionLog, *, on_bytes: Callable[[int], None] = ignore) -> LogUpgrade:
-    """How much of the log is of old formats. Nothing is changed, and no record is looked at."""
+    """How much of the log is of old formats. Nothing is changed, and no record is decoded."""
     began = time.perf_counter()
     report = LogUpgrade(topic=log.topic, partition=log.partition)
     for segment in log.view.segments:

@@ -133,7 +133,7 @@ def repairable(report: PartitionReport) -> TopicPartition | None:
 
 
 def repair_checkpoints(fs: FileSystem, directory: LogDirectory, repairs: Iterable[PartitionRepair]) -> list[Action]:
-    """Take out or correct what lies outside of a log that was looked at."""
+    """Remove or correct entries that lie outside of a checked log."""
     end_offsets = {repaired.partition: repaired.end_offset for repaired in repairs if repaired.failure is None}
     actions: list[Action] = []
     for name in OFFSET_CHECKPOINTS:
@@ -146,8 +146,8 @@ def repair_checkpoints(fs: FileSystem, directory: LogDirectory, repairs: Iterabl
             directory.write_checkpoint(name, dict)
             actions.append(Action("emptied", path, "it could not be read"))
             continue
-        corrected, told = _corrected(name, directory.read_checkpoint(name), end_offsets)
-        actions += [Action("corrected", path, detail) for detail in told]
+        corrected, details = _corrected(name, directory.read_checkpoint(name), end_offsets)
+        actions += [Action("corrected", path, detail) for detail in details]
         directory.write_checkpoint(name, corrected.copy)
     return actions
 
@@ -157,18 +157,18 @@ def _corrected(
 ) -> tuple[dict[TopicPartition, int], list[str]]:
     """What the checkpoint should say, and what is said about each change."""
     corrected = dict(offsets)
-    told: list[str] = []
+    details: list[str] = []
     for partition, offset in offsets.items():
         end = end_offsets.get(partition)
         if end is None or 0 <= offset <= end:
             continue
         if name in (LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT) or offset < 0:
             del corrected[partition]
-            told.append(f"{partition}: {offset} taken out, the log ends at {end}")
+            details.append(f"{partition}: {offset} taken out, the log ends at {end}")
         else:
             corrected[partition] = end
-            told.append(f"{partition}: {offset} becomes {end}, where the log ends")
-    return corrected, told
+            details.append(f"{partition}: {offset} becomes {end}, where the log ends")
+    return corrected, details
 
 
 def left_of(errors: Sequence[CorruptRecord], repairs: Iterable[PartitionRepair]) -> list[CorruptRecord]:

@@ -80,7 +80,7 @@ def restore(
 
     `leaves_no_gap`: of a log that cannot be read behind missing offsets. What would come behind some stays out.
 
-    REQUIRES: nobody has the partition open, and its logs are sound: a rewritten segment holds nothing but batches.
+    REQUIRES: no process has the partition open, and its logs are sound: a rewritten segment holds nothing but batches.
     Afterwards it must be loaded: from the first batch that went back, segments have no offset index.
     """
     if dry_run:
