@@ -68,7 +68,7 @@ def compact(
     records: Annotated[
         int,
         typer.Option(
-            "--records", "-r", metavar="N", min=0, help="With --explain: list N of them.", rich_help_panel=HOW
+            "--records", "-r", metavar="N", min=0, help="With --explain: list N removed records.", rich_help_panel=HOW
         ),
     ] = 0,
     now: Annotated[
