@@ -147,6 +147,7 @@ class Broker:
         opened.callback(self.loop.close)
         log_lines = LogLines(logger, self._timer_clock)
         names = HostNames(self.loop.call_soon, self.loop.timers, logger)
+        opened.callback(names.close)
         self.limits = ConnectionLimits(self.config, names)
         self.dispatcher = Dispatcher(log_lines)
         self.server = Server(self.loop, self.dispatcher, self.limits, log_lines, config=lambda: self.config)
@@ -173,7 +174,7 @@ class Broker:
         self.apis = load_apis()
         self.dispatcher.serve(self.apis, self)
         # The workers close first, then the connections: the coordinators close when no client is left.
-        for part in (self.groups, names, self.server, self._workers):
+        for part in (self.groups, self.server, self._workers):
             opened.callback(part.close)
 
     def _warn_of_stored_configs(self) -> None:

@@ -27,6 +27,7 @@ from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.config.entries import Entry
 from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from duralog.storage.metadata.topics import Topic
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
@@ -39,7 +40,7 @@ MOST_CONFIGS = 100_000
 """Of one answer. A small request could ask for any number."""
 _TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One response has {MOST_CONFIGS} configs at most.")
 _AT_ONCE = 10
-"""More resources than this are described on a worker thread. What it reads is immutable."""
+"""More resources than this are described on a worker thread. Topics are looked up on the event loop before."""
 
 
 def handle(runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], request: Request) -> Answer:
@@ -47,12 +48,14 @@ def handle(runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], r
     if any(resource.resource_type not in _TYPES for resource in message.resources):
         return refuse(request, codes.INVALID_REQUEST, _MALFORMED)
     with_doc = bool(optional(message, "include_documentation", False))
+    names = {each.resource_name for each in message.resources if each.resource_type == TOPIC_RESOURCE}
+    known = {name: topic.topic for name in names if (topic := topics.by_name(name)) is not None}
 
     def describe() -> Fields:
         results: list[Fields] = []
         room = MOST_CONFIGS
         for resource in message.resources:
-            entries = _entries(runtime, topics, addresses, resource) if room > 0 else _TOO_MANY
+            entries = _entries(runtime, known, addresses, resource) if room > 0 else _TOO_MANY
             results.append(_result(resource, entries, message.include_synonyms, with_doc))
             room -= len(results[-1]["configs"])
         return {"results": results}
@@ -63,14 +66,13 @@ def handle(runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], r
 
 
 def _entries(
-    runtime: Runtime, topics: Topics, addresses: Mapping[str, Address], resource: Any
+    runtime: Runtime, known: Mapping[str, Topic], addresses: Mapping[str, Address], resource: Any
 ) -> Iterable[Entry] | Fault:
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
-        topic = topics.by_name(name)
-        if topic is None:
+        if name not in known:
             return name_fault(name) or Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return topic_entries(runtime.store, topic.topic)
+        return topic_entries(runtime.store, known[name])
     if resource.resource_type == BROKER_RESOURCE:
         if name == "":
             return all_brokers_entries(runtime.store)

@@ -62,7 +62,7 @@ def rehearse(
         raise not_compacted(error) from None
     (done,) = report.partitions
     if done.explanation is None:
-        raise StorageError(f"{place} cannot be explained: it changed while it was read. Try again")
+        raise StorageError(f"{place} cannot be explained: {done.failure}")
     lines = _lines(done.explanation, done.config, report.totals, now_ms)
     return _rehearsal(done.explanation, "".join(f"{line}\n" for line in lines))
 

@@ -282,7 +282,8 @@ class DirectorySource:
 
     def _ask(self, topic: str, partition: int, question: Callable[[PartitionLog], _Answer]) -> _Answer:
         place = self._known(topic, partition)
-        self._refreshed(place)
+        if not self._snapshots.newest.views[place].segments:
+            self._refreshed(place)  # At the last refresh it could not be read. Otherwise the log is read as it is now.
         return self._read(lambda: self._logs.ask(place, question))
 
     def _page(
