@@ -122,6 +122,7 @@ def _temporary_folder_in_memory() -> str | None:
     if "TMPDIR" in os.environ or not _has_room(IN_MEMORY):
         return None
     folder = tempfile.mkdtemp(prefix="duralog-tests-", dir=IN_MEMORY)
+    os.chmod(folder, 0o711)  # PostgreSQL runs as another user, in a folder of its own below this one.
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = None  # It is looked up again, in TMPDIR.
     return folder

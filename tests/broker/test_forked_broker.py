@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -53,17 +54,17 @@ def open_sockets() -> list[str]:
 
 
 def test_the_child_has_neither_sockets_nor_the_folder_open() -> None:
+    gc.collect()  # Descriptors that earlier tests in this process have left.
     before = open_sockets()
     with Broker(None, metrics=Address("127.0.0.1", 0)) as broker:
         broker.start()
         with socket.create_connection((broker.node.host, broker.node.port)):
             produce(f"{broker.node.host}:{broker.node.port}")
-            client_side = set(open_sockets())
-            assert len(client_side) > len(before) + 4
+            assert len(open_sockets()) > len(before) + 4
             left = in_child(open_sockets)
         # The client's own end is the test's, and not the broker's.
         assert left.count("socket:") <= str(before).count("socket:") + 1
-        assert "event" not in left.replace(str(before), "")
+        assert left.count("event") <= str(before).count("event")
         assert f"'{broker.store.path}'" not in left
 
 

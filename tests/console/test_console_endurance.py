@@ -139,7 +139,7 @@ def test_what_nobody_waits_for_is_not_read_to_its_end(source: DirectorySource) -
     with duralog.Store(source.path) as store:
         store.partition("profiles", 0).roll()
     source.step()
-    with pytest.raises(StorageError, match="nobody waits"):
+    with pytest.raises(StorageError, match="the page was left"):
         source.rehearsal("profiles", 0, is_wanted=lambda: False)
     with pytest.raises(StorageError, match="not wanted any more"):
         source.scan_segment("profiles", 0, 0, is_wanted=lambda: False)

@@ -127,13 +127,13 @@ class TestListeners:
             ({"listeners": "SSL://:1"}, "SSL wants SSL; only PLAINTEXT is supported"),
             ({"listeners": "SASL_PLAINTEXT://:1"}, "wants SASL_PLAINTEXT"),
             ({"listeners": "MINE://:1"}, "does not say what MINE is"),
-            ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "PLAINTEXT is there twice"),
+            ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "PLAINTEXT is given twice"),
             (
                 {
                     "listeners": "PLAINTEXT://a:1,OTHER://b:1",
                     "listener.security.protocol.map": "OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
                 },
-                "a port of its own",
+                "its own port",
             ),
             ({"listener.security.protocol.map": "PLAINTEXT"}, "'PLAINTEXT' is not of the form NAME:PROTOCOL"),
             ({"listeners": "PLAINTEXT://host"}, "not of the form NAME://HOST:PORT"),

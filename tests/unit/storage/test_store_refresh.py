@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import threading
@@ -221,6 +222,7 @@ def test_a_loaded_log_is_closed_after_the_block(writer: Store, reader: Store) ->
 
 
 def test_no_file_of_older_metadata_stays_open(writer: Store, reader: Store) -> None:
+    gc.collect()  # Files that earlier tests in this process have left.
     files = []
     held = [reader.partition("__cluster_metadata", 0)]
     for retention_ms in range(1000, 1004):
@@ -228,7 +230,7 @@ def test_no_file_of_older_metadata_stays_open(writer: Store, reader: Store) -> N
         reader.refresh()
         held.append(reader.partition("__cluster_metadata", 0))
         files.append(len(os.listdir("/proc/self/fd")))
-    assert files == files[:1] * 4
+    assert max(files) == files[0]
     metadata_log = held[1]
     assert sum(1 for _ in metadata_log.read(0)) == metadata_log.end_offset
 
