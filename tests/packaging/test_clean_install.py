@@ -15,7 +15,8 @@ from duralog.errors import DuralogError
 from duralog.spark.lake.table_state import TableFormat
 from duralog.spark.lake.tables import TableSpec, open_table
 from duralog.spark.lake.targets import LakeTarget
-spec = TableSpec(job="export", topic="t", target=LakeTarget.of({path!r}), schema=pyarrow.schema([]), partition_column="p")
+target = LakeTarget.of({path!r})
+spec = TableSpec(job="export", topic="t", target=target, schema=pyarrow.schema([]), partition_column="p")
 try:
     open_table(TableFormat({format!r}), spec)
 except DuralogError as error:
