@@ -50,7 +50,7 @@ from duralog.storage.partition_loading import FolderOfAnotherTopic, PartitionLoa
 
 _logger = logging.getLogger(__name__)
 
-_NOBODY = MetaProperties(version=0, cluster_id=None, node_id=None, directory_id=None)
+_NO_META = MetaProperties(version=0, cluster_id=None, node_id=None, directory_id=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +91,9 @@ class Opening:
         live = self._directory.folders().live
         loader = self._loader(clean=True, read_only=True)
         metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
-        meta, metadata = _NOBODY, ClusterMetadata()
+        meta, metadata = _NO_META, ClusterMetadata()
         try:
-            meta = self._directory.read_meta() or _NOBODY
+            meta = self._directory.read_meta() or _NO_META
             metadata = metadata_folder.load()
             metadata_folder.warn_of_missing(metadata, has_topics=bool(live))
         except DuralogError as error:
@@ -113,12 +113,14 @@ class Opening:
             if self._directory.are_partitions(found):
                 topic_id = _first_id(_own_id(loader, partition) for partition in found)
                 topics.add_found(name, topic_id, (partition.partition for partition in found))
-        if not topics.by_name and meta is _NOBODY and not metadata_folder.exists:
+        if not topics.by_name and meta is _NO_META and not metadata_folder.exists:
             self._directory.check()
         return self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=True, lock=None)
 
-    def for_reading_again(self, opened: OpenedDirectory) -> OpenedDirectory:
-        """The same topics, with what the checkpoints know of their logs now."""
+    def for_reading_again(self, opened: OpenedDirectory, *, has_new_checkpoints: bool) -> OpenedDirectory:
+        """The same topics, with the checkpoints as they are now. These are read again only if they have changed."""
+        if not has_new_checkpoints:
+            return replace(opened, logs={})
         loader = self._loader(clean=True, read_only=True)
         loader.producer_expiration_ms = opened.config.producer_id_expiration_ms
         return replace(opened, loader=loader, logs={})
@@ -183,7 +185,7 @@ class Opening:
         topics = opened.topics
         has_lost_records = cache(opened.metadata.has_lost_records)
         removed_ids = cache(opened.metadata.removed_topic_ids)
-        kept_for_ever = []
+        kept_forever = []
         for name, partitions in _by_topic(folders.live):
             if topics.is_in_metadata(name):
                 known = topics.by_name[name].partitions if name in topics.by_name else ()
@@ -203,16 +205,16 @@ class Opening:
             elif kept:
                 topics.add_found(name, _first_id(kept.values()), (partition.partition for partition in kept))
                 if topics.get(name).config.retention_ms == -1:
-                    kept_for_ever.append(name)
+                    kept_forever.append(name)
                 if may_adopt:
                     _adopt(topics, name)
-        if kept_for_ever:
+        if kept_forever:
             _logger.warning(
-                "%s: no metadata tells the configs of %s, %s first: records are kept for ever (retention.ms=-1) until"
-                " the topic, or log.retention.ms, says otherwise",
+                "%s: the metadata has no configs for %s, first %s: records are kept forever (retention.ms=-1) until"
+                " retention.ms of the topic or log.retention.ms is set",
                 self._directory.path,
-                plural(len(kept_for_ever), "topic"),
-                kept_for_ever[0],
+                plural(len(kept_forever), "topic"),
+                kept_forever[0],
             )
 
     def _set_offline(self, opened: OpenedDirectory, partitions: Iterable[TopicPartition], reason: str) -> None:

@@ -86,15 +86,18 @@ class ReadOnlyDirectory:
             raise StorageError(
                 f"{self._directory.path}: only a directory of this machine can be refreshed: open it again"
             )
-        before, view = self._before, self._look()
+        before, view = self._before, self._read_view()
         topics = opened.topics
         try:
             if before is None or _has_other_topics(before, view):
                 opened = self._opening.for_reading()
             elif _has_other_logs(before, view):
-                opened = self._opening.for_reading_again(opened)
+                opened = self._opening.for_reading_again(
+                    opened, has_new_checkpoints=_has_other_checkpoints(before, view)
+                )
         except DuralogError as error:
-            return Refreshed(replace(view, topics_error=error), opened, ())
+            shown = _without_other_folders(view.partitions, opened.topics)
+            return Refreshed(replace(view, partitions=shown, topics_error=error), opened, ())
         self._before = view = replace(view, partitions=_without_other_folders(view.partitions, opened.topics))
         if before is None:
             return Refreshed(view, opened, ())
@@ -107,7 +110,11 @@ class ReadOnlyDirectory:
         }
         return Refreshed(view, opened, unchanged)
 
-    def _look(self) -> DirectoryView:
+    def start_over(self) -> None:
+        """Read everything again at the next refresh: the store could not follow the last one."""
+        self._before = None
+
+    def _read_view(self) -> DirectoryView:
         with refusals("list", self._directory.path):
             partitions = self._partitions.refresh()
         log_starts, cleaned, recovery_points = map(self._checkpoint, _CHECKPOINTS)
@@ -142,13 +149,16 @@ def _has_other_topics(before: DirectoryView, now: DirectoryView) -> bool:
 
 def _has_other_logs(before: DirectoryView, now: DirectoryView) -> bool:
     """Whether a log that is loaded now may differ from one that was loaded before."""
+    return _has_other_checkpoints(before, now) or any(
+        now.partitions[partition] is not before.partitions[partition] for partition in _with_logs(now.partitions)
+    )
+
+
+def _has_other_checkpoints(before: DirectoryView, now: DirectoryView) -> bool:
     return (
         now.log_starts is not before.log_starts
         or now.cleaned is not before.cleaned
         or now.recovery_points is not before.recovery_points
-        or any(
-            now.partitions[partition] is not before.partitions[partition] for partition in _with_logs(now.partitions)
-        )
     )
 
 

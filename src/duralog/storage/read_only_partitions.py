@@ -11,6 +11,7 @@ refresh. A partition that cannot be read has an `error`, with what was last know
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -84,9 +85,11 @@ class _Known(NamedTuple):
 
     folder_stat: tuple[int, int]
     tail: LogTail
-    listed_at: int
     is_racy: bool
+    """It is listed again at the next refresh, whatever its time says."""
     view: PartitionView
+    had_no_log: bool = False
+    """At the last refresh, the folder had no log file. `view` is that of the refresh before."""
 
 
 class ReadOnlyPartitions:
@@ -98,13 +101,10 @@ class ReadOnlyPartitions:
         self._names: dict[str, PartitionFolder | None] = {}
         self._known: dict[TopicPartition, _Known] = {}
         self._refreshes = 0
-        self.opened = 0
-        """How many partitions the last refresh listed or walked: its cost."""
 
     def refresh(self) -> Mapping[TopicPartition, PartitionView]:
         """All partitions, sorted. Raises `OSError` if the directory itself cannot be listed."""
         self._refreshes += 1
-        self.opened = 0
         known: dict[TopicPartition, _Known] = {}
         for partition in self._partitions():
             found = self._refresh(partition)
@@ -120,7 +120,7 @@ class ReadOnlyPartitions:
                 name = entry.name
                 if name in self._names:
                     names[name] = self._names[name]
-                elif entry.is_dir():
+                elif _is_folder(entry):
                     names[name] = parse_partition_folder(name)
         self._names = names
         return sorted(
@@ -150,13 +150,11 @@ class ReadOnlyPartitions:
         if folder_stat != known.folder_stat or known.is_racy or known.view.error is not None:
             return True
         # Not all in the same refresh.
-        is_its_turn = (self._refreshes + hash(partition)) % _RELISTED_AFTER_REFRESHES == 0
-        return is_its_turn and known.listed_at != self._refreshes
+        return (self._refreshes + hash(partition)) % _RELISTED_AFTER_REFRESHES == 0
 
     def _list(
         self, partition: TopicPartition, folder: str, folder_stat: tuple[int, int], known: _Known | None
     ) -> _Known | None:
-        self.opened += 1
         segments: list[SegmentView] = []
         has_quarantine = False
         with os.scandir(folder) as entries:
@@ -168,12 +166,17 @@ class ReadOnlyPartitions:
                 elif entry.name == QUARANTINE_FOLDER:
                     has_quarantine = True
         if not segments:
-            if known is not None and known.view.segments and known.listed_at == self._refreshes - 1:
-                return known._replace(is_racy=True)  # Between deleting and creating; the next refresh decides.
-            return self._unreadable(partition, folder, None, StorageError(f"{folder}: there is no log file in it"))
+            had_log = known is not None and known.view.segments
+            if known is not None and had_log and not known.had_no_log:
+                # Between deleting and creating; the next refresh decides.
+                return known._replace(is_racy=True, had_no_log=True)
+            error = StorageError(f"{folder}: there is no log file in it")
+            return self._unreadable(partition, folder, None if had_log else known, error)
         segments.sort()
         listed = tuple(segments)
-        tail = self._tail(folder, listed, known)
+        # A file of a folder that was made again may have the inode of an older one.
+        is_same_folder = known is not None and known.folder_stat == folder_stat
+        tail = self._tail(folder, listed, known if is_same_folder else None)
         latest = tail.largest_timestamp_ms
         if latest == NO_TIMESTAMP and len(listed) > 1:
             latest = largest_indexed_timestamp_ms(f"{folder}/{segment_stem(listed[-2].base_offset)}.timeindex")
@@ -191,13 +194,13 @@ class ReadOnlyPartitions:
         if known is not None and known.view == view and str(known.view.error) == str(view.error):
             view = known.view
         is_racy = self._clock_ns() - folder_stat[0] < _RACY_NS
-        return _Known(folder_stat, tail, self._refreshes, is_racy, view)
+        return _Known(folder_stat, tail, is_racy, view)
 
     def _tail(self, folder: str, segments: tuple[SegmentView, ...], known: _Known | None) -> LogTail:
         active = segments[-1]
         stem = f"{folder}/{segment_stem(active.base_offset)}"
         begin = empty_tail(active.base_offset)
-        if known is not None and known.view.segments and known.view.active.inode == active.inode:
+        if known is not None and known.view.segments and _is_same_file(known.view.active, active):
             begin = known.tail
         if begin.position > active.size_bytes:
             begin = empty_tail(active.base_offset)  # It was cut: the end of the log is gone.
@@ -206,7 +209,7 @@ class ReadOnlyPartitions:
             if led.position > begin.position:
                 largest_ms = max(led.largest_timestamp_ms, begin.largest_timestamp_ms)
                 begin = led._replace(largest_timestamp_ms=largest_ms)
-        return walk_tail(f"{stem}.log", begin) if active.size_bytes else begin._replace(is_complete=True)
+        return walk_tail(f"{stem}.log", begin) if active.size_bytes else begin._replace(is_complete=True, fault=None)
 
     def _follow(self, folder: str, known: _Known) -> _Known:
         """The folder has the same files as before: only the active log may have grown."""
@@ -217,7 +220,6 @@ class ReadOnlyPartitions:
         grown = SegmentView(active.base_offset, status.st_size, status.st_mtime_ns, status.st_ino)
         if grown == active and known.tail.is_complete:
             return known
-        self.opened += 1
         segments = (*view.segments[:-1], grown)
         tail = self._tail(folder, segments, known)
         latest = max(tail.largest_timestamp_ms, view.latest_timestamp_ms or NO_TIMESTAMP)
@@ -234,6 +236,8 @@ class ReadOnlyPartitions:
     def _unreadable(self, partition: TopicPartition, folder: str, known: _Known | None, error: Exception) -> _Known:
         """As it was last known, if it was. It is listed again at every refresh."""
         if known is not None:
+            if str(known.view.error) == str(error):
+                return known
             return known._replace(view=replace(known.view, error=error))
         view = PartitionView(
             partition=partition,
@@ -246,7 +250,20 @@ class ReadOnlyPartitions:
             has_quarantine=False,
             error=error,
         )
-        return _Known((0, 0), empty_tail(0), self._refreshes, is_racy=True, view=view)
+        return _Known((0, 0), empty_tail(0), is_racy=True, view=view)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
+
+
+def _is_same_file(before: SegmentView, now: SegmentView) -> bool:
+    return (before.base_offset, before.inode) == (now.base_offset, now.inode)
 
 
 def _error(tail: LogTail) -> Exception | None:

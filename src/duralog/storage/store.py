@@ -35,7 +35,7 @@ from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock, 
 from duralog.storage.disk.parallel import ShowProgress
 from duralog.storage.held_records import HeldRecords, HeldTopic
 from duralog.storage.log.log_retention import retain
-from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.partition_log import Logs, PartitionLog
 from duralog.storage.log.retention import (
     BUILT_IN_POLICIES,
     COMPACT,
@@ -97,6 +97,7 @@ class Store:
             self._open = OpenLogs(opened)
             if scheduler is None and not read_only and opened.config.log_cleaner_enable:
                 self._cleaner_scheduler = Scheduler(threads=opened.config.log_cleaner_threads, name="duralog-cleaner")
+            self._maintain(opened)
             self._serve(opened)
             if not read_only:
                 self._upkeep.keep(opened.offline)
@@ -110,10 +111,10 @@ class Store:
             self._let_go()
             raise
 
-    def _serve(self, opened: OpenedDirectory) -> None:
-        self._opened = opened
-        self._topics = opened.topics
-        self._upkeep = Upkeep(opened.directory, opened.config, self._scheduler, logs=self._logs_now, clock=self._clock)
+    def _maintain(self, opened: OpenedDirectory) -> None:
+        # Of a read-only store, no log is maintained; threads may load some meanwhile.
+        logs: Logs = dict if self.read_only else self._logs_now
+        self._upkeep = Upkeep(opened.directory, opened.config, self._scheduler, logs=logs, clock=self._clock)
         cleaner_owner = CleanerOwner(
             directory=opened.directory,
             logs=self._load_compacted if self.read_only else self._logs_now,
@@ -124,6 +125,10 @@ class Store:
         )
         self.cleaner = Cleaner(cleaner_owner, opened.config)
         """Compacts in the background, and shows its state."""
+
+    def _serve(self, opened: OpenedDirectory) -> None:
+        self._opened = opened
+        self._topics = opened.topics
         self._changes = TopicChanges(opened, self._given_config, self._open, self.cleaner, self._upkeep)
 
     # Contents
@@ -165,7 +170,8 @@ class Store:
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
         """The open logs. The mapping is replaced when one is opened or closed, so that a holder can see the change.
 
-        In a read-only store: those that were used so far.
+        In a read-only store: those that were used since the last `refresh` that saw a change in them. They are added to
+        the mapping in place, so copy it with `dict` before you iterate; only `refresh` replaces it.
         """
         return self._open.by_partition
 
@@ -206,7 +212,8 @@ class Store:
         """The log of a partition as its files are now. It is closed at the end of the `with` block.
 
         Nothing stays open after it, so that deleted files do not keep their space. Topic, configs and log start are
-        those of the last `refresh`. Only for a store that was opened with `read_only=True`.
+        those of the last `refresh`. Only for a store that was opened with `read_only=True`. Raises `UnknownTopic` for
+        `__cluster_metadata`, too: use `partition`.
         """
         self._check_read_only()
         log = self._open.load(TopicPartition(topic, partition))
@@ -228,8 +235,14 @@ class Store:
         with self._refreshing:
             found = self._followed.refresh(self._opened)
             if found.opened is not self._opened:
-                self._open.refresh(found.opened, found.unchanged)
-                self._serve(found.opened)
+                try:
+                    self._open.refresh(found.opened, found.unchanged)
+                    if found.opened.loader is not self._opened.loader:
+                        self._maintain(found.opened)
+                    self._serve(found.opened)
+                except BaseException:
+                    self._followed.start_over()
+                    raise
             return found.view
 
     def _check_read_only(self) -> None:

@@ -527,7 +527,7 @@ def test_a_copied_folder_loses_nothing_in_the_background(
             copied.pass_time(month_ms)
             assert values(store, "orders") == ["old", "new"]
             assert store.topic_overrides("orders") == {"retention.ms": "-1"}
-    assert caplog.text.count("no metadata tells the configs of 1 topic, orders first") == 1
+    assert caplog.text.count("the metadata has no configs for 1 topic, first orders") == 1
 
     told = Directory(tmp_path / "told", directory.clock)
     with told.open({"log.retention.hours": 1}) as store:

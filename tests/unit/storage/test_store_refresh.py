@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import threading
@@ -16,6 +17,7 @@ from duralog.errors import StorageError, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage import opening
 from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.held_records import HeldRecords
 from duralog.storage.metadata.folder import MetadataFolder
 from duralog.storage.store import Store
 
@@ -190,6 +192,7 @@ def test_topics_that_cannot_be_read_stay_until_they_can(
     assert values(reader) == ["a"]
     append(writer, "b")
     writer.create_topic("later", 1)
+    Path(writer.path, "photos-2024").mkdir()
 
     def fail(_: object) -> None:
         raise StorageError("the disk is away")
@@ -198,11 +201,60 @@ def test_topics_that_cannot_be_read_stay_until_they_can(
         patched.setattr(opening.Opening, "for_reading", fail)
         directory = reader.refresh()
         assert str(directory.topics_error) == "the disk is away"
+        assert TopicPartition("photos", 2024) not in directory.partitions
         assert directory.partitions[ORDERS].end_offset == 2
         assert reader.topics() == ["orders"]
     assert reader.refresh().topics_error is None
     assert reader.topics() == ["later", "orders"]
     assert values(reader) == ["a", "b"]
+
+
+@pytest.mark.parametrize("method", ["_maintain", "_serve"])
+def test_a_refresh_that_fails_midway_is_made_up_for(
+    writer: Store, reader: Store, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    reader.refresh()
+    writer.create_topic("later", 1)
+    append(writer, "x", topic="later")
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, method, fail)
+        with pytest.raises(MemoryError):
+            reader.refresh()
+    reader.refresh()
+    assert reader.topics() == ["later", "orders"]
+    assert values(reader, "later") == ["x"]
+
+
+def test_no_segment_is_measured_for_retention(writer: Store, reader: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(writer, "a")
+    reader.refresh()
+    assert values(reader) == ["a"]
+    assert reader.partition("orders", 1).end_offset == 0
+    monkeypatch.setattr(HeldRecords, "of", lambda *_: pytest.fail("a log was measured"))
+    append(writer, "b")
+    reader.refresh()
+    Path(writer.path, "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    reader.refresh()
+
+
+def test_a_damaged_checkpoint_is_reported_once(writer: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    append(writer, "a")
+    copy = Path(shutil.copytree(writer.path, tmp_path / "copy"))
+    with duralog.open(copy, read_only=True) as reader:
+        (copy / "cleaner-offset-checkpoint").write_text("nonsense")
+        reader.refresh()
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "duralog"):
+            append(writer, "b")
+            log = "orders-0/00000000000000000000.log"
+            shutil.copy(Path(writer.path, log), copy / log)
+            reader.refresh()
+        assert values(reader) == ["a", "b"]
+        assert "damaged checkpoint" not in caplog.text
 
 
 def test_folders_that_are_only_named_like_partitions_are_left_out(writer: Store, reader: Store) -> None:

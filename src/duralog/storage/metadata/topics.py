@@ -4,7 +4,7 @@
 written, synced, and only then applied here. So a change is atomic, and what a caller sees is durable.
 
 Topics that only have folders, in a directory without metadata, are added with `add_found`. They have the configs that
-the store was opened with. If these do not set a retention, records are kept for ever: the topic may have had one, and
+the store was opened with. If these do not set a retention, records are kept forever: the topic may have had one, and
 their owner did not choose Kafka's default of seven days. If the metadata log is writable, `adopt` adds them to it,
 since Kafka moves folders aside that are not in its metadata.
 
