@@ -26,8 +26,8 @@ from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import LOCK
 from duralog.format.topic_partition import TopicPartition
+from duralog.storage.compaction.cleaned_partitions import CleanerOwner
 from duralog.storage.compaction.cleaner import Cleaner
-from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.cleaning import CompactLog
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms

@@ -26,8 +26,8 @@ from types import MappingProxyType, TracebackType
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
+from duralog.storage.compaction.cleaned_partitions import CleanerOwner
 from duralog.storage.compaction.cleaner import Cleaner
-from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
 from duralog.storage.compaction.settings import ignore
 from duralog.storage.disk.background import BackgroundError, Clock, Scheduler, wall_clock_ms

@@ -15,8 +15,8 @@ from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleanable import CleaningLimit
+from duralog.storage.compaction.cleaned_partitions import CleanerOwner
 from duralog.storage.compaction.cleaner import Cleaner
-from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction.report import CompactionProgress, CompactionStopped
 from duralog.storage.disk.background import Scheduler

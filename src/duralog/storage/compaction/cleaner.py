@@ -31,7 +31,7 @@ from duralog.errors import InvalidConfig, StorageError
 from duralog.format.topic_partition import TopicPartition
 from duralog.kernels.offset_map import MakeMap
 from duralog.storage.compaction.cleanable import DirtyRange
-from duralog.storage.compaction.cleaner_manager import CleanerManager, CleanerOwner
+from duralog.storage.compaction.cleaned_partitions import CleanedPartitions, CleanerOwner
 from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState, totals_of
 from duralog.storage.compaction.cleaning import Cleaning, CompactLog, WaitFor, wait_for
 from duralog.storage.compaction.compact import compact_log
@@ -68,9 +68,9 @@ class Cleaner:
         self._report_error = owner.report_error
         self._write_checkpoints = owner.write_checkpoints
         self._compact_log = compact_log
-        self._manager = CleanerManager(owner, wait, latest_reports=self.settings.threads)
-        self._claims = self._manager.claims
-        self._history = self._manager.history
+        self._partitions = CleanedPartitions(owner, wait, latest_reports=self.settings.threads)
+        self._claims = self._partitions.claims
+        self._history = self._partitions.history
         self._steady_clock = steady_clock
         self._throttle = Throttle(self.settings.bytes_per_second, steady_clock)
         self._maps = KeptMaps()
@@ -82,7 +82,7 @@ class Cleaner:
 
     def start(self) -> None:
         """Start to compact in the background, if `log.cleaner.enable` is set."""
-        self._manager.start()
+        self._partitions.start()
         if self.settings.is_enabled:
             self._is_started = True
             self._begin_row()
@@ -138,7 +138,7 @@ class Cleaner:
         """Compact the log that needs it most, in this thread. Returns whether there was one."""
         self._last_run = self._scheduler.clock()
         try:
-            self._manager.checkpoint.write()  # Retries a write that failed before.
+            self._partitions.checkpoint.write()  # Retries a write that failed before.
         except StorageError as error:
             self._report_error(f"{_TASK}: writing the checkpoint", error)
         return any(self._clean_if_due(partition, log) for partition, log in self._due_logs())
@@ -146,11 +146,11 @@ class Cleaner:
     def _due_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
         """The dirtiest first."""
         ratios: dict[TopicPartition, float] = {}
-        logs = self._manager.compacted_logs()
+        logs = self._partitions.compacted_logs()
         for partition, log in logs.items():
             if self._claims.of(partition) is None and not self._history.is_waiting(partition) and not log.in_doubt:
                 try:
-                    dirty = self._manager.dirty_range(partition, log)
+                    dirty = self._partitions.dirty_range(partition, log)
                 except Exception as error:
                     self._fail(partition, error)
                 else:
@@ -167,7 +167,7 @@ class Cleaner:
                 if cleaning is None or COMPACT not in log.config.cleanup_policy or self._history.is_waiting(partition):
                     return False
                 cleaning.begin()
-                dirty = self._manager.dirty_range(partition, log)
+                dirty = self._partitions.dirty_range(partition, log)
                 if not dirty.is_eligible:
                     return False
                 self._clean(cleaning, dirty, self.settings.compaction)
@@ -219,7 +219,7 @@ class Cleaner:
     def _clean_now(self, cleaning: Cleaning, settings: CompactionSettings, *, again: bool) -> CompactionReport:
         try:
             cleaning.begin()
-            dirty = self._manager.dirty_range(cleaning.partition, cleaning.log, again=again)
+            dirty = self._partitions.dirty_range(cleaning.partition, cleaning.log, again=again)
             if dirty.cleanable_bytes:
                 return self._clean(cleaning, dirty, settings)
         except CompactionStopped:
@@ -263,12 +263,12 @@ class Cleaner:
                     settings,
                     on_bytes=pass_bytes,
                     check_stop=cleaning.check_stop,
-                    on_round=lambda end_offset: self._manager.advance(cleaning, end_offset),
+                    on_round=lambda end_offset: self._partitions.advance(cleaning, end_offset),
                     on_progress=show,
                     make_map=make_map,
                 ),
             )
-        self._manager.advance(cleaning, report.end_offset)
+        self._partitions.advance(cleaning, report.end_offset)
         if report.end_offset <= dirty.first_dirty_offset:
             # Or it would be retried forever without a pause.
             raise StorageError(f"{cleaning.log.folder}: compaction makes no progress beyond offset {report.end_offset}")
@@ -291,7 +291,7 @@ class Cleaner:
 
     def watch(self, partition: TopicPartition, log: PartitionLog) -> None:
         """Follow the truncations of a new log."""
-        self._manager.watch(partition, log)
+        self._partitions.watch(partition, log)
 
     def kept_away(self, partitions: Collection[TopicPartition], reason: str) -> AbstractContextManager[None]:
         """Inside the context these are not compacted. Running compactions of them are stopped and waited for."""
@@ -299,13 +299,13 @@ class Cleaner:
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Forget deleted partitions, so that a new topic of the same name inherits nothing."""
-        self._manager.forget(partitions)
+        self._partitions.forget(partitions)
 
     # States
 
     def states(self) -> list[PartitionState]:
         """What each compacted partition is doing, and why, by name."""
-        return self._manager.states(has_threads=self._is_started)
+        return self._partitions.states(has_threads=self._is_started)
 
     def totals(self) -> CleanerTotals:
         since_ms = None if self._last_run is None else self._scheduler.clock() - self._last_run

@@ -14,8 +14,8 @@ from duralog import PartitionLog, Record
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
 from duralog.format.topic_partition import TopicPartition
+from duralog.storage.compaction.cleaned_partitions import CleanerOwner
 from duralog.storage.compaction.cleaner import Cleaner
-from duralog.storage.compaction.cleaner_manager import CleanerOwner
 from duralog.storage.compaction.cleaner_state import Activity, PartitionState
 from duralog.storage.compaction.report import (
     CompactionPhase,
@@ -421,7 +421,7 @@ def test_a_checkpoint_below_the_start_is_corrected(
     log = bench.topic("orders", [10, 10, 1], cleanup_policy=policy)
     log.delete_records(15)
     bench.write_checkpoint("orders 0 3")
-    with caplog.at_level(logging.INFO, "duralog.storage.compaction.cleaner_manager"):
+    with caplog.at_level(logging.INFO, "duralog.storage.compaction.cleaned_partitions"):
         bench.cleaner()
     assert bench.checkpoint() == ["orders 0 15"]
     (line,) = caplog.records

@@ -47,7 +47,7 @@ class CleanerOwner:
     """Writes the recovery points and start offsets of all logs."""
 
 
-class CleanerManager:
+class CleanedPartitions:
     """Any thread may call any method."""
 
     def __init__(self, owner: CleanerOwner, wait: WaitFor, *, latest_reports: int) -> None:
