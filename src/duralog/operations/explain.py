@@ -9,12 +9,15 @@ from duralog.config import TopicConfig
 from duralog.config.error_text import describe
 from duralog.config.progress import OnProgress, ignore
 from duralog.errors import DuralogError
+from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.format.topic_partition import TopicPartition
 from duralog.operations.compacted_logs import CompactionMeter, LogsToCompact, chosen_logs
 from duralog.operations.workers import ignore_result
 from duralog.storage.compaction.preview import ExplainSettings, Explanation
 from duralog.storage.compaction.settings import CleanerSettings
-from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.log_directory import FollowedCheckpoint
+from duralog.storage.live_explanation import explain_live
 from duralog.storage.store import Store
 
 
@@ -89,13 +92,13 @@ def explain(
             again=logs.again,
             records=request.records,
         )
-        checkpoints = CleanerCheckpoints(store.path)
+        cleaned = FollowedCheckpoint(LocalFileSystem(), store.path, CLEANER_OFFSET_CHECKPOINT)
         totals = ExplanationTotals()
         done: list[ExplainedPartition] = []
         for partition, config in chosen.compacted.items():
             meter.begin(partition)
             try:
-                explanation = explain_live(store, partition, config, checkpoints, settings)
+                explanation = explain_live(store, partition, config, cleaned, settings)
             except DuralogError as error:
                 result = ExplainedPartition(partition=partition, config=config, failure=describe(error))
             else:

@@ -20,9 +20,9 @@ from duralog.format.filenames import (
 )
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Clock
-from duralog.storage.disk.file_system import Entry, FileSystem, LocalFileSystem
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.disk.local_files import refusals
-from duralog.storage.disk.log_directory import LogDirectory
+from duralog.storage.disk.log_directory import FollowedCheckpoint, LogDirectory
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.metadata.topics import Topics
 from duralog.storage.opening import OpenedDirectory, Opening
@@ -76,7 +76,7 @@ class ReadOnlyDirectory:
         self._directory = LogDirectory(files, path)
         self._opening = opening
         self._partitions = ReadOnlyPartitions(path, lambda: clock() * _NS_PER_MS)
-        self._checkpoints: dict[str, tuple[Entry | None, Mapping[TopicPartition, int]]] = {}
+        self._checkpoints = [FollowedCheckpoint(files, path, name) for name in _CHECKPOINTS]
         self._before: DirectoryView | None = None
         """The last refresh that the store has followed as a whole: what changed since is read at the next one."""
 
@@ -117,7 +117,7 @@ class ReadOnlyDirectory:
     def _read_view(self) -> DirectoryView:
         with refusals("list", self._directory.path):
             partitions = self._partitions.refresh()
-        log_starts, cleaned, recovery_points = map(self._checkpoint, _CHECKPOINTS)
+        log_starts, cleaned, recovery_points = (checkpoint.read() for checkpoint in self._checkpoints)
         return DirectoryView(
             partitions=partitions,
             log_starts=log_starts,
@@ -125,14 +125,6 @@ class ReadOnlyDirectory:
             recovery_points=recovery_points,
             metadata_files=self._metadata_files(),
         )
-
-    def _checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
-        """The same object as before if the file has not changed."""
-        entry = self._files.entry(self._directory.path_of(name))
-        known = self._checkpoints.get(name)
-        if known is None or known[0] != entry:
-            known = self._checkpoints[name] = entry, dict(self._directory.read_checkpoint(name))
-        return known[1]
 
     def _metadata_files(self) -> object:
         found = [self._files.entry(self._directory.path_of(META_PROPERTIES))]

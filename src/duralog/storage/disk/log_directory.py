@@ -49,7 +49,7 @@ from duralog.format.properties import (
 )
 from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import random_uuid
-from duralog.storage.disk.file_system import FileSystem, Lock
+from duralog.storage.disk.file_system import Entry, FileSystem, Lock
 
 DEFAULT_NODE_ID = 1
 _NO_BROKER_EPOCH = -1
@@ -232,6 +232,25 @@ class LogDirectory:
     def _replace_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         entries = [PartitionOffset(*partition, offset) for partition, offset in sorted(offsets.items())]
         self._files.replace(self.path_of(name), encode_offset_checkpoint(entries))
+
+
+class FollowedCheckpoint:
+    """A checkpoint file that another process may write. It is read again only if it has changed."""
+
+    def __init__(self, files: FileSystem, directory: str, name: str) -> None:
+        self._files = files
+        self._directory = LogDirectory(files, directory)
+        self._name = name
+        self._entry: Entry | None = None
+        self._offsets: Mapping[TopicPartition, int] = {}
+
+    def read(self) -> Mapping[TopicPartition, int]:
+        """The offsets in it now. The same object as before if the file has not changed."""
+        entry = self._files.entry(self._directory.path_of(self._name))
+        if entry != self._entry:
+            self._offsets = self._directory.read_checkpoint(self._name)
+            self._entry = entry
+        return self._offsets
 
 
 def _as_java_writes(now_ms: int) -> str:

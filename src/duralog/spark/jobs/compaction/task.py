@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
+from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.format.topic_partition import TopicPartition
 from duralog.kernels.offset_map import SLOT_BYTES
 from duralog.scanning.executor import Advance
@@ -24,7 +25,9 @@ from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.preview import ExplainSettings
 from duralog.storage.compaction.report import CompactionPhase, CompactionProgress, CompactionReport
 from duralog.storage.compaction.settings import CleanerSettings
-from duralog.storage.live_explanation import CleanerCheckpoints, explain_live
+from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.log_directory import FollowedCheckpoint
+from duralog.storage.live_explanation import explain_live
 from duralog.storage.store import Store
 
 
@@ -121,13 +124,13 @@ class PreviewWork:
 
 def preview_in_task(preview: Preview, works: Sequence[PreviewWork], _: Advance) -> list[PartitionCompaction]:
     """What a compaction would do. Nothing is changed, and another process may have the directory open."""
-    checkpoints = CleanerCheckpoints(preview.path)
+    cleaned = FollowedCheckpoint(LocalFileSystem(), preview.path, CLEANER_OFFSET_CHECKPOINT)
     with Store(preview.path, config=preview.broker_config, read_only=True) as store:
-        return [_preview(store, checkpoints, preview.settings, work) for work in works]
+        return [_preview(store, cleaned, preview.settings, work) for work in works]
 
 
 def _preview(
-    store: Store, checkpoints: CleanerCheckpoints, wanted: CompactSettings, work: PreviewWork
+    store: Store, cleaned: FollowedCheckpoint, wanted: CompactSettings, work: PreviewWork
 ) -> PartitionCompaction:
     partition = work.partition
     settings = ExplainSettings(
@@ -136,7 +139,7 @@ def _preview(
         again=wanted.again,
     )
     try:
-        explanation = explain_live(store, partition, work.topic_config, checkpoints, settings)
+        explanation = explain_live(store, partition, work.topic_config, cleaned, settings)
     except Exception as error:
         return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=failure_text(error))
     is_small = explanation.map is None or (explanation.map.is_complete and explanation.map.rounds == 1)
