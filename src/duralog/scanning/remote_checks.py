@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duralog.columnar.pieces import ByteSource
-from duralog.errors import StorageError
 from duralog.scanning.locations import Location
 from duralog.scanning.remote_files import ReadAhead, RemoteFile
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
+from duralog.storage.disk.file_source import os_errors
 from duralog.storage.disk.found_files import FoundFile, in_order
 
 
@@ -29,7 +28,7 @@ class RemoteFiles:
         self._sizes: dict[str, int] = {}
 
     def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
-        with _as_os_errors():
+        with os_errors():
             entries = self._files.list(self._path(folder))
         found = {os.path.join(folder, entry.name): entry for entry in entries}
         self._sizes |= {url: entry.size for url, entry in found.items() if not entry.is_folder}
@@ -40,7 +39,7 @@ class RemoteFiles:
 
     def read_small(self, path: str) -> bytes | None:
         try:
-            with _as_os_errors():
+            with os_errors():
                 return self._files.read_all(self._path(path))
         except FileNotFoundError:
             return None
@@ -49,7 +48,7 @@ class RemoteFiles:
         return self._sizes.get(path, 0)
 
     def is_growing(self, path: str, size: int) -> bool:
-        with _as_os_errors():
+        with os_errors():
             file = self._files.open(self._path(path))
             try:
                 return file.size > size
@@ -58,7 +57,7 @@ class RemoteFiles:
 
     @contextmanager
     def open(self, path: str) -> Iterator[ByteSource]:
-        with _as_os_errors():
+        with os_errors():
             file = self._files.open(self._path(path))
             assert isinstance(file, RemoteFile)
             self._sizes[path] = file.size
@@ -70,13 +69,3 @@ class RemoteFiles:
 
     def _path(self, url: str) -> str:
         return url.removeprefix(self._prefix)
-
-
-@contextmanager
-def _as_os_errors() -> Iterator[None]:
-    try:
-        yield
-    except StorageError as error:
-        if isinstance(error.__cause__, OSError):
-            raise error.__cause__ from None
-        raise OSError(errno.EIO, str(error)) from error

@@ -1,7 +1,7 @@
 """Where checks read from: the disk of this machine, or something with the same interface, such as an object store.
 
-The checks' language is the operating system's: a file that is gone is a `FileNotFoundError`, one that cannot be read
-another `OSError`, and one that is no file of its kind a `CorruptRecord`. Nothing is written.
+All raise the errors of the operating system: `FileNotFoundError` for a file that was removed, another `OSError` for one
+that cannot be read, and `CorruptRecord` for one that is not a file of its kind. Nothing is written.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from duralog.columnar.pieces import ByteSource
-from duralog.errors import StorageError
-from duralog.storage.disk.file_source import FileSource, is_growing, read_small, size_of
+from duralog.storage.disk.file_source import FileSource, is_growing, os_errors, read_small, size_of
 from duralog.storage.disk.file_system import File, FileSystem, check_small
 from duralog.storage.disk.found_files import FoundFile, in_order, look_into
 
@@ -26,10 +25,10 @@ class CheckedFiles(Protocol):
         """As `duralog.storage.disk.found_files.look_into`."""
 
     def read_small(self, path: str) -> bytes | None:
-        """All of a file that is no log; None if there is no such file."""
+        """All of a file that is not a log; None if there is no such file."""
 
     def size_of(self, path: str) -> int:
-        """Of a file that a listing had; 0 if it has gone meanwhile."""
+        """The size of a file that was listed; 0 if it was removed meanwhile."""
 
     def is_growing(self, path: str, size: int) -> bool:
         """Whether another process appends to a file that had this size."""
@@ -66,13 +65,13 @@ LOCAL_FILES = LocalFiles()
 
 
 class FilesOf:
-    """Those of a file system, which may be one that only tries changes out."""
+    """The files of a file system, perhaps of one that only rehearses changes."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
 
     def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
-        with _told_by_the_system():
+        with os_errors():
             entries = self._fs.list(folder)
         files = (os.path.join(folder, entry.name) for entry in entries if not entry.is_folder)
         return in_order(files, (os.path.join(folder, entry.name) for entry in entries if entry.is_folder))
@@ -81,7 +80,7 @@ class FilesOf:
         if not self._fs.exists(path):
             return None
         check_small(path, self.size_of(path))
-        with _told_by_the_system():
+        with os_errors():
             return self._fs.read_all(path)
 
     def size_of(self, path: str) -> int:
@@ -93,17 +92,9 @@ class FilesOf:
 
     @contextmanager
     def open(self, path: str) -> Iterator[File]:
-        with _told_by_the_system():
+        with os_errors():
             file = self._fs.open(path)
         try:
             yield file
         finally:
             file.close()
-
-
-@contextmanager
-def _told_by_the_system() -> Iterator[None]:
-    try:
-        yield
-    except StorageError as error:
-        raise OSError(str(error)) from error

@@ -6,6 +6,7 @@ Nothing is written.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from types import TracebackType
 
 from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.storage.disk.background import wall_clock_ms
-from duralog.storage.disk.file_system import LARGEST_SMALL_FILE_BYTES, FileSystem, LocalFileSystem, check_small
+from duralog.storage.disk.file_system import LARGEST_SMALL_FILE_BYTES, LocalFileSystem, check_small
 
 _LOCAL = LocalFileSystem()
 _READ_ATTEMPTS = 3
@@ -25,25 +26,27 @@ _BETWEEN_CHECKS_SECONDS = 0.01
 
 @contextmanager
 def os_errors() -> Iterator[None]:
-    """Raise the `OSError` behind a `StorageError`."""
+    """Raise the `OSError` that caused a `StorageError`; EIO for one without."""
     try:
         yield
     except StorageError as error:
         if isinstance(error.__cause__, OSError):
             raise error.__cause__ from None
-        raise
+        raise OSError(errno.EIO, str(error)) from error
 
 
 class FileSource:
     """A regular file, open for reading at any position. `size` is what it was when the file was opened."""
 
-    def __init__(self, path: str | os.PathLike[str], files: FileSystem = _LOCAL) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.name = os.fspath(path)
-        try:
-            with os_errors():
-                self._file = files.open(self.name)
-        except StorageError:
-            raise CorruptRecord("not a regular file", file=self.name) from None
+        with os_errors():
+            try:
+                self._file = _LOCAL.open(self.name)
+            except StorageError as error:
+                if error.__cause__ is None:
+                    raise CorruptRecord("not a regular file", file=self.name) from None
+                raise
         self.size = self._file.size
 
     def read(self, position: int, size: int) -> bytes:
