@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from duralog.config import BrokerConfig
 from duralog.format.record import Record
-from duralog.storage.compaction.compact import CompactionReport
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.store import Store
 from tests.support.compaction.compaction_life import RETENTION_MS, SETTINGS, Life

@@ -17,7 +17,8 @@ from duralog.errors import StorageError
 from duralog.format.batches import decode_records, scan
 from duralog.format.filenames import FileState, parse_segment_file
 from duralog.format.record import Record
-from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.log.partition_log import PartitionLog
 from tests.support.faults.aftermath import check_log_files, check_opens_alike
 from tests.support.faults.crashing_files import START_MS, CrashingFiles, PowerLost

@@ -18,7 +18,8 @@ from duralog.config import TopicConfig
 from duralog.format import batches
 from duralog.format.checkpoints import decode_offset_checkpoint
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, FileKind, parse_segment_file
-from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.log.loaded_log import LogEnvironment

@@ -21,7 +21,8 @@ from duralog.format.compression import Codec
 from duralog.format.record import Record
 from duralog.storage.compaction import settings as compaction_settings
 from duralog.storage.compaction.cleanable import DirtyRange, dirty_range
-from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.compaction.settings import CompactionSettings
 from oracle.cleaned_folders import differences, open_log, quick_folder, same_bytes, write_stage
 from oracle.cleaner import CleanerJob, CleanerPass, CleanerRound, clean_by_kafka

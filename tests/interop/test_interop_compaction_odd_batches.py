@@ -20,7 +20,8 @@ from duralog.format.compression import Codec, compress
 from duralog.format.record import Record
 from duralog.format.varint import encode_varint
 from duralog.storage.append.origin import AppendOrigin
-from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.report import CompactionReport
 from oracle.cleaned_folders import differences, open_log, quick_folder
 from oracle.cleaner import CleanerJob, CleanerPass, clean_by_kafka
 from oracle.hostile_batches import batch, message, record, wrapper

@@ -17,7 +17,8 @@ from duralog.config import TopicConfig
 from duralog.format.filenames import FileKind, SegmentFile
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.compaction import settings as compaction_settings
-from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.log.partition_log import PartitionLog
 from oracle.random_histories import Stage, random_history

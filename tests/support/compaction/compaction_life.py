@@ -16,7 +16,8 @@ from unittest import mock
 from duralog.config import TopicConfig
 from duralog.format.record import Record
 from duralog.storage.compaction import settings as compaction_settings
-from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.log.partition_log import PartitionLog
 from tests.support.compaction.compaction_steps import (

@@ -28,7 +28,8 @@ from duralog.spark.jobs.compaction.rows import KeyRow, SegmentMarks
 from duralog.spark.jobs.compaction.shuffled import ShuffledCompaction
 from duralog.storage.borrowed_partition import Loan
 from duralog.storage.compaction import settings as compaction_settings
-from duralog.storage.compaction.compact import CompactionReport, compact_log
+from duralog.storage.compaction.compact import compact_log
+from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import LentLock

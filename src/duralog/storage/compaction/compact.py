@@ -38,7 +38,6 @@ from duralog.storage.compaction.mapping import map_keys
 from duralog.storage.compaction.ordered_work import OrderedWork
 from duralog.storage.compaction.report import (
     CompactionPhase,
-    CompactionProgress,
     CompactionReport,
     CompactionStopped,
     Tallies,
@@ -52,17 +51,6 @@ from duralog.storage.log.view import LogView
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import segment_options
 from duralog.storage.segment.source import SegmentBroken, SegmentSource
-
-__all__ = [
-    "CompactionPreview",
-    "CompactionProgress",
-    "CompactionReport",
-    "CompactionStopped",
-    "PreviewedPiece",
-    "compact_log",
-    "extent_below",
-    "preview_compaction",
-]
 
 
 def compact_log(

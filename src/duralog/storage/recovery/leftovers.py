@@ -34,13 +34,9 @@ _INDEXES = tuple(kind.value for kind in INDEX_KINDS)
 _UNFINISHED = tuple(state.value for state in FileState if state is not FileState.LIVE)
 
 
-def settle_leftovers(fs: FileSystem, folder: str, listing: list[Entry] | None = None) -> list[Entry]:
-    """Finish or undo what a crash has interrupted. Returns the new listing of the folder.
-
-    `listing` is the current one, if the caller has it.
-    """
-    if listing is None:
-        listing = fs.list(folder)
+def settle_leftovers(fs: FileSystem, folder: str) -> list[Entry]:
+    """Finish or undo what a crash has interrupted. Returns the new listing of the folder."""
+    listing = fs.list(folder)
     _check_logs(fs, folder, listing)
     if not _has_leftovers({entry.name for entry in listing}):
         return listing

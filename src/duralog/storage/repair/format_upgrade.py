@@ -20,7 +20,6 @@ than `segment.bytes`, as long as positions fit 32 bits; one that would not fit s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -36,7 +35,7 @@ from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.segment_files import segment_options
-from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes
+from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 DEFAULT_RULES = UpgradeRules()
 
@@ -85,17 +84,8 @@ class LogUpgrade:
         }
 
 
-def upgrade_log(
-    log: PartitionLog,
-    *,
-    rules: UpgradeRules = DEFAULT_RULES,
-    on_bytes: Callable[[int], None] = ignore,
-    check_stop: Callable[[], None] = ignore,
-) -> LogUpgrade:
-    """Bring all of the log to format v2. `on_bytes` gets the bytes read; both may raise to end the upgrade.
-
-    If the active segment holds old messages, a new one is begun first.
-    """
+def upgrade_log(log: PartitionLog, *, rules: UpgradeRules = DEFAULT_RULES) -> LogUpgrade:
+    """Bring all of the log to format v2. If the active segment has old messages, it is rolled first."""
     began = time.perf_counter()
     report = LogUpgrade(topic=log.topic, partition=log.partition)
     with log.being_compacted() as files:
@@ -105,15 +95,14 @@ def upgrade_log(
         log.flush()
         segments = log.view.segments
         for segment, following in pairwise(segments):
-            check_stop()
             source = SegmentSource(segment, next_base_offset=following.base_offset)
-            _upgrade_segment(log, files, source, rules, report, on_bytes)
+            _upgrade_segment(log, files, source, rules, report)
         _count_untouched(segments.active, report)
     report.seconds = time.perf_counter() - began
     return report
 
 
-def preview_upgrade(log: PartitionLog, *, on_bytes: Callable[[int], None] = ignore) -> LogUpgrade:
+def preview_upgrade(log: PartitionLog) -> LogUpgrade:
     """How much of the log is of old formats. Nothing is changed, and no record is decoded."""
     began = time.perf_counter()
     report = LogUpgrade(topic=log.topic, partition=log.partition)
@@ -121,7 +110,6 @@ def preview_upgrade(log: PartitionLog, *, on_bytes: Callable[[int], None] = igno
         messages = 0
         for piece in read_pieces(segment.file, end=segment.size_bytes, check_crc=False):
             messages += int((piece.batches["magic"] < 2).sum())
-            on_bytes(len(piece.data))
         if messages:
             report.segments += 1
             report.messages += messages
@@ -131,22 +119,16 @@ def preview_upgrade(log: PartitionLog, *, on_bytes: Callable[[int], None] = igno
 
 
 def _is_legacy(segment: Segment) -> bool:
-    """Up to the first damage: what lies behind it could not be upgraded anyway."""
+    """Up to the first damage: what follows it could not be upgraded anyway."""
     pieces = read_pieces(segment.file, end=segment.size_bytes, check_crc=False)
     return any(has_legacy(piece.batches) for piece in pieces)
 
 
 def _upgrade_segment(
-    log: PartitionLog,
-    files: FileSystem,
-    source: SegmentSource,
-    rules: UpgradeRules,
-    report: LogUpgrade,
-    on_bytes: Callable[[int], None],
+    log: PartitionLog, files: FileSystem, source: SegmentSource, rules: UpgradeRules, report: LogUpgrade
 ) -> None:
     if not _is_legacy(source.segment):
         _count_untouched(source.segment, report)
-        on_bytes(source.size_bytes)
         return
     before = RecordDigest()
     cleaned = CleanedSegment(files, log.folder, source.base_offset, segment_options(log.config))
@@ -160,7 +142,6 @@ def _upgrade_segment(
                     raise SegmentBroken(source, "upgraded, it does not fit into a segment")
                 cleaned.append([run.data.data], run.batches)
                 batches += len(run.batches)
-            on_bytes(batch_bytes(piece))
         cleaned.add_aborted(source.segment.transaction_index.entries)
         segment = cleaned.finish(modified_ms=source.modified_ms, created_ms=source.segment.created_ms)
         files.sync_folder(log.folder)

@@ -79,7 +79,7 @@ class Repair:
 
     @property
     def size_bytes(self) -> int:
-        """Of the logs to look at."""
+        """The size of the logs to check."""
         return self._verification.size_bytes
 
     def run(self, show: ShowVerification | None = None) -> Iterator[PartitionRepair]:
@@ -108,14 +108,15 @@ class TopicConfigs:
     """The configs of a directory's topics; Kafka's defaults where nothing is known."""
 
     def __init__(self, path: str) -> None:
-        self._store = Store(path, read_only=True)
+        with Store(path, read_only=True) as store:
+            self._by_topic = {topic: store.topic_config(topic) for topic in store.topics()}
 
     def of(self, topic: str) -> TopicConfig:
-        return self._store.topic_config(topic) if topic in self._store.topics() else TopicConfig()
+        return self._by_topic.get(topic) or TopicConfig()
 
 
 def lock_for_repair(directory: LogDirectory, *, dry_run: bool) -> Lock | None:
-    """For a dry run, too, as far as reading goes: what it tells must not change meanwhile, but it may not write."""
+    """Lock the directory. A dry run shares the lock if it can: the files must not change while they are checked."""
     if not os.path.isdir(directory.path):
         raise DuralogError(f"{directory.path}: there is no such directory")
     if dry_run:

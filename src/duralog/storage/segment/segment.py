@@ -73,10 +73,9 @@ class Segment(ReadableSegment):
         *,
         created_ms: int,
         options: SegmentOptions = DEFAULT_OPTIONS,
-        state: FileState = FileState.LIVE,
     ) -> Segment:
         """A new segment with an empty log. The first append creates its index files."""
-        files = SegmentFiles(fs, folder, base_offset, state=state)
+        files = SegmentFiles(fs, folder, base_offset, state=FileState.LIVE)
         segment = cls(files, size_bytes=0, created_ms=created_ms, options=options)
         segment._files.create_log(options)
         segment._is_new = True

@@ -19,13 +19,8 @@ from duralog.storage.compaction import cleaned_segment
 from duralog.storage.compaction import mapping as compaction_mapping
 from duralog.storage.compaction import run as compaction_run
 from duralog.storage.compaction import settings as compaction_settings
-from duralog.storage.compaction.compact import (
-    CompactionProgress,
-    CompactionReport,
-    CompactionStopped,
-    compact_log,
-    preview_compaction,
-)
+from duralog.storage.compaction.compact import compact_log, preview_compaction
+from duralog.storage.compaction.report import CompactionProgress, CompactionReport, CompactionStopped
 from duralog.storage.compaction.settings import CompactionSettings
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.local_files import LocalFile

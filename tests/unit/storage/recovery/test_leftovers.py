@@ -77,12 +77,6 @@ def test_an_empty_log_does_not_keep_the_indexes_of_the_one_that_it_replaces() ->
     assert disk.read_all(path(10, INDEX)) == b"old"
 
 
-def test_the_caller_may_have_listed_the_folder() -> None:
-    disk = disk_with_old()
-    listing = disk.list(FOLDER)
-    assert settle_leftovers(disk, FOLDER, listing) is listing
-
-
 def test_deleted_files_go() -> None:
     disk = disk_with_old()
     before = names(disk)
