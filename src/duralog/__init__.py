@@ -109,7 +109,7 @@ _LOADED_LATER = {
     "scan": "duralog.scanning.scan",
     "stats": "duralog.statistics.on_threads:stats_on_threads",
 }
-"""By public name: where it is, and behind a colon what it is called there."""
+"""By public name: the module, and after a colon the name in it if that differs."""
 
 
 def __getattr__(name: str) -> Any:

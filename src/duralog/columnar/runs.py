@@ -4,7 +4,7 @@ Plain batches are decoded where they lie. Compressed ones are decompressed into 
 stays at about a quarter of a chunk's size unless a single batch is larger.
 
 A batch is all or nothing. A corrupt one is refused after the records before it were handed on: an error is raised or,
-if the caller gave `on_corrupt`, reported there, and decoding goes on behind it.
+if the caller gave `on_corrupt`, reported there, and decoding continues after it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class LogSettings:
     )
     log_retention_bytes: int = config(LONG, -1, doc="For all topics: `retention.bytes`, of each partition.")
     log_retention_check_interval_ms: int = config(
-        LONG, 5 * MINUTE_MS, at_least(1), doc="How often old segments are looked for."
+        LONG, 5 * MINUTE_MS, at_least(1), doc="How often to check for old segments."
     )
     log_local_retention_ms: int = config(LONG, -2, at_least(-2), doc="For all topics: `local.retention.ms`.")
     log_local_retention_bytes: int = config(LONG, -2, at_least(-2), doc="For all topics: `local.retention.bytes`.")
@@ -88,7 +88,7 @@ class LogSettings:
         LONG,
         INT64_MAX,
         at_least(0),
-        doc="How often logs are looked through for records that `flush.ms` wants fsynced; also `flush.ms` for all"
+        doc="How often to check for records that are due for an fsync by `flush.ms`; also `flush.ms` for all"
         " topics, where `log.flush.interval.ms` is not given.",
     )
     log_flush_offset_checkpoint_interval_ms: int = config(
@@ -162,5 +162,5 @@ class LogSettings:
         INT, DAY_MS, at_least(1), doc="A producer that has been silent for this long is forgotten."
     )
     producer_id_expiration_check_interval_ms: int = config(
-        INT, 10 * MINUTE_MS, at_least(1), doc="How often silent producers are looked for."
+        INT, 10 * MINUTE_MS, at_least(1), doc="How often to check for silent producers."
     )

@@ -157,7 +157,7 @@ class ServerSettings(LogSettings):
         INT, 7 * DAY_MS // MINUTE_MS, at_least(1), doc="Minutes that the offsets of an empty group are kept."
     )
     offsets_retention_check_interval_ms: int = config(
-        LONG, 10 * MINUTE_MS, at_least(1), doc="How often expired offsets are looked for."
+        LONG, 10 * MINUTE_MS, at_least(1), doc="How often to check for expired offsets."
     )
 
     transaction_max_timeout_ms: int = config(
@@ -167,13 +167,13 @@ class ServerSettings(LogSettings):
         BOOLEAN, True, doc="Whether a transactional batch is refused in a partition that its transaction does not name."
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = config(
-        INT, 10_000, at_least(1), doc="How often transactions past their timeout are looked for."
+        INT, 10_000, at_least(1), doc="How often to check for transactions past their timeout."
     )
     transactional_id_expiration_ms: int = config(
         INT, 7 * DAY_MS, at_least(1), doc="A transactional id that is unused this long is forgotten."
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = config(
-        INT, HOUR_MS, at_least(1), doc="How often unused transactional ids are looked for."
+        INT, HOUR_MS, at_least(1), doc="How often to check for unused transactional ids."
     )
     transaction_state_log_num_partitions: int = config(INT, 50, at_least(1), doc="Partitions of `__transaction_state`.")
     transaction_state_log_segment_bytes: int = config(INT, 100 << 20, at_least(1), doc="Its `segment.bytes`.")

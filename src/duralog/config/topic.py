@@ -105,7 +105,7 @@ class TopicConfig:
         INT64_MAX,
         at_least(0),
         broker=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        doc="Fsync when records have waited so long for it.",
+        doc="Fsync when records have waited this long for it.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = config(
         LIST, (), _THROTTLED, doc="Kafka's: replicas whose copying is slowed down where they follow."

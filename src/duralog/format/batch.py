@@ -34,7 +34,7 @@ class Batch:
     magic: int
     attributes: int
     base_offset: int
-    """The first offset; -1 for a wrapper, which tells it only once it is decompressed."""
+    """The first offset; -1 for a wrapper: it is not known before decompression."""
     last_offset: int
     crc: int
     """As stored."""

@@ -62,7 +62,7 @@ class _Line:
         raise self.wrong(f"{what}, a number of {bits} bits")
 
     def fields(self, expected: str) -> list[str]:
-        """The words of the line, which `expected` tells the number of. Spaces at the end do no harm."""
+        """The words of the line: as many as `expected` has. Spaces at the end are ignored."""
         words = _SPACES.split(self.text)
         while words and words[-1] == "":
             words.pop()
@@ -121,7 +121,7 @@ def _entry_lines(data: Bytes) -> Iterator[_Line]:
         found += 1
     if found != count:
         raise CorruptRecord(
-            f"line {count_line.number} of a checkpoint tells another number of entries than there are",
+            f"line {count_line.number} of a checkpoint has a wrong number of entries",
             position=count_line.position,
             expected=count,
             found=found,

@@ -1,6 +1,6 @@
 """Control records: what brokers write between the data, in batches with the control bit.
 
-The key tells the type. Commit and abort markers end a producer's transaction in any partition; the other types occur in
+The key has the type. Commit and abort markers end a producer's transaction in any partition; the other types occur in
 the metadata log and its snapshots only. Their values start with a version and use Kafka's flexible encoding: compact
 lengths are unsigned varints of length + 1, and each struct ends with tagged fields, which are skipped here.
 

@@ -143,7 +143,7 @@ class SnapshotState(Enum):
     COMPLETE = ".checkpoint"
     DELETED = ".checkpoint.deleted"
     PARTIAL = ".checkpoint.part"
-    """Being written. A random word before the suffix tells several attempts apart."""
+    """Being written. A random word before the suffix distinguishes attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +189,11 @@ class FolderState(Enum):
 @dataclass(frozen=True, slots=True)
 class PartitionFolder:
     topic: str
-    """As far as the name tells it: of a deleted or stray folder, the topic may be cut."""
+    """By the name of the folder. In that of a deleted or stray folder, the topic may be cut off."""
     partition: int
     state: FolderState = FolderState.LIVE
     unique_id: str = ""
-    """Tells folders of one partition apart; empty for a live one."""
+    """Distinguishes folders of one partition; empty for a live one."""
 
     @property
     def name(self) -> str:

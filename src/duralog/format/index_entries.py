@@ -6,11 +6,11 @@ again from the batches. Offsets are absolute here and relative to the segment's 
 
 What must always be true: in an offset index, offsets and positions rise from entry to entry; in a time index,
 timestamps rise and offsets do not fall; in a transaction index, the markers' offsets rise. A decoder yields the
-entries in order and raises `CorruptRecord` at the first one that breaks its rule, or tells `on_corrupt` and
-goes on with the next entry.
+entries in order and raises `CorruptRecord` at the first one that breaks its rule, or reports it to `on_corrupt`
+and continues with the next entry.
 
 While a segment is written to, Kafka keeps its two sparse indexes at their full size, zeros at the end; after a
-crash they stay like that. Those zeros are no entries (`used_bytes`).
+crash they stay like that. Those zeros are not entries (`used_bytes`).
 """
 
 from __future__ import annotations

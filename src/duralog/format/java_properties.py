@@ -29,7 +29,7 @@ def decode_properties(data: Bytes) -> Properties:
     r"""The keys and values, as `java.util.Properties.load` reads them.
 
     That is: bytes are Latin-1; `#` and `!` start comments; a key ends at an unescaped `=`, `:` or space; a line that
-    ends in an odd number of backslashes goes on in the next one; `\uXXXX` is a character; the last of two equal keys
+    ends in an odd number of backslashes continues in the next one; `\uXXXX` is a character; the last of two equal keys
     counts.
     """
     values: dict[str, str] = {}

@@ -9,8 +9,9 @@ count from 0.
 With log append time the wrapper's timestamp is that of all records inside; otherwise each has its own, and the
 wrapper's is the largest. v0 has no timestamps: they are left out when written and read as -1.
 
-A wrapper tells neither its first offset nor its count before it is unpacked: `decode_header` gives -1 for both, and
-the first of `decode_records` has the offset. As with v2, the outer checksum is a verdict in the header.
+Neither the first offset of a wrapper nor its count is known before it is decompressed: `decode_header` gives -1 for
+both, and the first record of `decode_records` has the offset. As with v2, the outer checksum is a verdict in the
+header.
 
 Four things are refused here that the reader of Kafka 4.3.1, tried on it, reads over: bytes after a message's value, a
 last inner message that is cut off, an inner checksum that is wrong, and v0 inside v1 or the reverse. No known writer

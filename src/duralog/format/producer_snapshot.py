@@ -2,7 +2,7 @@
 
 It lets a restart check sequence numbers and find open transactions without reading the whole log. Kafka writes
 one at each roll and at a clean close. It is written in place, not renamed into place, so a crash can leave
-half of one: the checksum tells, and a snapshot that fails it is thrown away for an older one.
+half of one. Its checksum is wrong then: it is discarded, and an older one is used.
 """
 
 from __future__ import annotations

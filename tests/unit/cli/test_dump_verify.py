@@ -141,14 +141,14 @@ def test_offset_entries_behind_the_log(log: Path) -> None:
     entries, _ = rebuilt(log)
     write_offsets(log, [*entries, OffsetIndexEntry(2000, 10**6), OffsetIndexEntry(2001, 10**6 + 1)])
     (error,) = errors(verify(log, code=1))
-    assert "behind the last batch of the log, 2 times" in error["error"]
+    assert "after the last batch of the log, 2 times" in error["error"]
     assert error["position"] == len(entries) * 8
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda entry: replace(entry, offset=entry.offset - 1), "no batch's last"),
+        (lambda entry: replace(entry, offset=entry.offset - 1), "not the last of a batch"),
         (lambda entry: replace(entry, timestamp_ms=entry.timestamp_ms + 1), "another timestamp"),
     ],
 )
@@ -177,7 +177,7 @@ def test_a_time_entry_behind_the_log(log: Path) -> None:
     _, entries = rebuilt(log)
     write_times(log, [*entries, TimeIndexEntry(T0 + 10**6, 5000)])
     (error,) = errors(verify(log, code=1))
-    assert "behind the last batch" in error["error"]
+    assert "after the last batch" in error["error"]
 
 
 def test_entries_that_do_not_rise(log: Path) -> None:

@@ -1,6 +1,6 @@
 """The record types of `__consumer_offsets`: committed offsets, classic groups, and groups of the newer protocols.
 
-The tables are those of Kafka 4.3.1. Of share and streams groups, they stand in `share_records` and `streams_records`.
+The tables are those of Kafka 4.3.1. Those of share and streams groups are in `share_records` and `streams_records`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The records of Kafka's own topics as plain data, for people and for JSON.
 
-The typed decoders and encoders stand in `coordinator_records` (with the tables of `group_records`, `share_records`
+The typed decoders and encoders are in `coordinator_records` (with the tables of `group_records`, `share_records`
 and `transaction_records`) and in `metadata_records`. `describe_record` is for showing records: it takes a
 record of any internal topic and gives a dict of names, numbers, text, lists and dicts; bytes become base64.
 """

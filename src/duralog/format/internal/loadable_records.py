@@ -26,7 +26,7 @@ _LAST_CLIENT_VERSION: Final = 2
 """Of transactions, that Kafka 4.3.1 knows."""
 
 _LONG_TEXT: Final = 0x80
-"""In the first byte of a length of two bytes: it is negative. In a compact length of one byte: it goes on."""
+"""In the first byte of a length of two bytes: it is negative. In a compact length of one byte: more bytes follow."""
 _COMMIT_TYPE: Final = b"\x00\x01"
 _COMMIT_VERSION: Final = b"\x00\x04"
 _METADATA_AT: Final = 14

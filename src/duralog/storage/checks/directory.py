@@ -60,7 +60,7 @@ class DirectoryCheck:
         self._note_files(files)
 
     def index_interval_bytes(self, topic: str) -> int:
-        """What the topic's indexes were written with, as far as the metadata tells."""
+        """The interval of the topic's indexes: what the metadata sets, or else the default."""
         text = "" if self.metadata is None else self.metadata.topic_configs(topic).get("index.interval.bytes", "")
         return int(text) if text.isdecimal() else DEFAULT_INTERVAL_BYTES
 

@@ -108,11 +108,11 @@ class OffsetIndexCheck:
 
     def finish(self, log_end: int) -> None:
         """REQUIRES: the log was read to its end, or to where it cannot be read further: `log_end`."""
-        behind = len(self.entries) - self._next
-        if behind:
+        after_end = len(self.entries) - self._next
+        if after_end:
             self.entries.wrong(
                 self._next,
-                f"the offset index points behind the last batch of the log, {_times(behind)}",
+                f"the offset index points after the last batch of the log, {_times(after_end)}",
                 expected=f"a position before {log_end}",
                 found=f"position {self._positions[self._next]}",
             )
@@ -149,7 +149,7 @@ class TimeIndexCheck:
         if self.entries.offsets[number] != last_offset:
             self.entries.wrong(
                 number,
-                "the time index names an offset that is no batch's last",
+                "the time index names an offset that is not the last of a batch",
                 expected=f"the last offset of a batch, as {last_offset}",
                 found=f"offset {self.entries.offsets[number]}",
             )
@@ -170,11 +170,11 @@ class TimeIndexCheck:
 
     def finish(self) -> None:
         """REQUIRES: the log was read to its end, or as far as it can be read."""
-        behind = len(self.entries) - self._next
-        if behind:
+        after_end = len(self.entries) - self._next
+        if after_end:
             self.entries.wrong(
                 self._next,
-                f"the time index names an offset behind the last batch of the log, {_times(behind)}",
+                f"the time index names an offset after the last batch of the log, {_times(after_end)}",
                 expected="an offset of the log",
                 found=f"offset {self.entries.offsets[self._next]}",
             )

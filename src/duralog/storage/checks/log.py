@@ -24,7 +24,7 @@ _INT32_MAX = 2**31 - 1
 
 
 def end_of(piece: Piece) -> int:
-    """The position behind the piece's last batch."""
+    """The position after the piece's last batch."""
     if not len(piece.batches):
         return piece.position
     return int(piece.batches["position"][-1]) + int(piece.batches["size"][-1])

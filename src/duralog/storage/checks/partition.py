@@ -141,7 +141,7 @@ class PartitionCheck:
             if entry.start_offset > end_offset:
                 self.findings.report(
                     CorruptRecord(
-                        f"leader epoch {entry.epoch} starts behind the end of the log",
+                        f"leader epoch {entry.epoch} starts after the end of the log",
                         file=os.path.join(self.folder, LEADER_EPOCH_CHECKPOINT),
                         expected=f"at most offset {end_offset}",
                         found=entry.start_offset,
@@ -151,7 +151,7 @@ class PartitionCheck:
             if snapshot.offset > end_offset:
                 self.findings.report(
                     CorruptRecord(
-                        "the producer snapshot was taken behind the end of the log",
+                        "the producer snapshot was taken after the end of the log",
                         file=snapshot.path,
                         expected=f"at most offset {end_offset}",
                         found=snapshot.offset,

@@ -21,8 +21,8 @@ from duralog.storage.disk.found_files import FoundFile
 class SegmentCheck:
     """Takes all pieces of a log in order, then `finish`.
 
-    `replay` is at the segment's start and goes on with it. With `is_exact`, the indexes must be just what the rule
-    gives for this `index.interval.bytes`; otherwise that they differ is a note.
+    `replay` has reached the start of the segment, and continues with it. With `is_exact`, the indexes must be exactly
+    those that Kafka's rule gives for this `index.interval.bytes`; otherwise a difference is only a note.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SegmentCheck:
         self._transactions.add(*self._replay.add(piece))
 
     def finish(self, log_end: int, *, is_sound: bool) -> None:
-        """`log_end` is where the last batch ends; `is_sound` tells that nothing is wrong with the log itself."""
+        """`log_end` is where the last batch ends; `is_sound`: nothing is wrong with the log itself."""
         if self._offsets is not None:
             self._offsets.finish(log_end)
         if self._times is not None:

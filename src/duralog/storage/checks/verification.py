@@ -35,7 +35,7 @@ from duralog.storage.checks.partition import PartitionCheck, PartitionReport
 from duralog.storage.disk.found_files import Content, FoundFile
 
 DEFAULT_THREADS = 2
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 ShowVerification = Callable[[int, str], None]
 """Called now and then, in the calling thread, with the total of bytes read and the name of the next partition."""
@@ -182,7 +182,7 @@ class Verification:
     def _wait(self, future: Future[Checked], name: str, show: ShowVerification | None) -> Checked:
         while True:
             try:
-                checked = future.result(_LOOK_SECONDS)
+                checked = future.result(_POLL_SECONDS)
             except NotYet:
                 if show is not None:
                     show(self._bytes_done, name)

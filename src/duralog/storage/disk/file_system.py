@@ -297,7 +297,7 @@ class LocalFileSystem:
             return set(os.listdir(folder))
 
     def entry(self, path: str) -> Entry | None:
-        with refusals("look at", path):
+        with refusals("stat", path):
             try:
                 return _entry(os.path.basename(path), os.stat(path))
             except FileNotFoundError:

@@ -98,7 +98,7 @@ def _locked(path: str, *, shared: bool) -> int:
 
 def check_in_place(path: str, identity: tuple[int, int]) -> None:
     """Raise `LockLost` if the lock file is no longer at its path, so that other processes can lock another file."""
-    with refusals("look at", path):
+    with refusals("stat", path):
         found = _identity_at(path)
     if found != identity:
         happened = "was removed" if found is None else "was removed, and another process has created a new one"

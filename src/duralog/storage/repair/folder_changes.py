@@ -38,9 +38,9 @@ class Action(NamedTuple):
 
 class _File(NamedTuple):
     size: int
-    """Without the room that an index has behind its entries."""
+    """Without the space that is allocated after the entries of an index."""
     checksum: int
-    """Of all but logs, whose size tells enough: nothing in the middle of one ever changes."""
+    """0 for a log: its size is enough, because nothing in the middle of a log ever changes."""
 
 
 Survey = Mapping[str, _File]
@@ -48,7 +48,7 @@ Survey = Mapping[str, _File]
 
 
 def survey(fs: FileSystem, folder: str) -> Survey:
-    """The files that loading a log may change. Others may lie beside them, of any size: they are ignored."""
+    """The files that loading a log may change. Other files are ignored."""
     files: dict[str, _File] = {}
     for entry in fs.list(folder):
         segment_file = parse_segment_file(entry.name)
@@ -60,7 +60,7 @@ def survey(fs: FileSystem, folder: str) -> Survey:
         try:
             data = fs.read_all(os.path.join(folder, entry.name))
         except CorruptRecord:
-            # Far too large to be read: then its size tells enough.
+            # Far too large to be read: its size is enough.
             files[entry.name] = _File(entry.size, 0)
             continue
         if segment_file is not None and segment_file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):

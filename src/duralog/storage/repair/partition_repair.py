@@ -257,7 +257,7 @@ class PartitionRepairer:
                 config=self._config_of(partition.topic),
                 clean=False,
                 recovery_point=_ALL_FLUSHED,
-                # One behind the log's end would empty the log.
+                # A start after the end of the log would empty it.
                 log_start_checkpoint=log_start if 0 <= log_start <= end_offset else 0,
                 clock=self._clock,
                 before_change=lambda base_offset: self._count_as_new(partition, base_offset),

@@ -78,7 +78,7 @@ def restore(
 ) -> list[Restored]:
     """Put back what can be put back, or only report what that would be.
 
-    `leaves_no_gap`: of a log that cannot be read behind missing offsets. What would come behind some stays out.
+    `leaves_no_gap` is for a log that cannot be read beyond missing offsets: no batch is put back after a gap.
 
     REQUIRES: no process has the partition open, and its logs are sound: a rewritten segment holds nothing but batches.
     Afterwards it must be loaded: from the first batch that went back, segments have no offset index.
@@ -98,7 +98,7 @@ def restore(
             found[number] += 1
             if leaves_no_gap and batch.first_offset > log.end_offset:
                 continue
-            if batch.last_offset >= log_start_offset and _stood_there(batch, report):
+            if batch.last_offset >= log_start_offset and _was_there(batch, report):
                 log.add(batch, report.base_offset)
     accepted = log.added
     if accepted and not dry_run:
@@ -212,7 +212,7 @@ class _Log:
         return os.path.join(self._folder, SegmentFile(base_offset, FileKind.LOG).name)
 
 
-def _stood_there(batch: _Batch, report: QuarantineReport) -> bool:
+def _was_there(batch: _Batch, report: QuarantineReport) -> bool:
     is_below = report.offset_after == NO_OFFSET or batch.last_offset < report.offset_after
     return report.offset_before < batch.first_offset and is_below
 
