@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,6 +132,27 @@ class TestDescribeTopics:
         ]
         results = client.ask(DESCRIBE_CONFIGS, 4, {"resources": resources, "include_synonyms": False}).results
         assert [(result.error_code, len(result.configs)) for result in results] == [(0, 1), (3, 0)] * 20
+
+    def test_many_topics_are_looked_up_before_the_worker_thread(
+        self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names = [f"t{number}" for number in range(12)]
+        for number, name in enumerate(names):
+            make(client, name, retention_ms=str(1000 + number))
+        threads = set()
+        by_name = broker.topics.by_name
+
+        def watched(name: str) -> Any:
+            threads.add(threading.current_thread())
+            return by_name(name)
+
+        monkeypatch.setattr(broker.topics, "by_name", watched)
+        asked = [{"resource_type": TOPIC, "resource_name": name, "configuration_keys": None} for name in [*names, "no"]]
+        response = client.ask(DESCRIBE_CONFIGS, 4, {"resources": asked})
+        *found, missing = response.results
+        assert [told_of(result, "retention.ms").value for result in found] == [str(1000 + n) for n in range(12)]
+        assert (missing.resource_name, missing.error_code) == ("no", 3)
+        assert threads == {broker._thread}
 
 
 class TestDescribeBrokers:

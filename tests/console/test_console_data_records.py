@@ -26,6 +26,7 @@ from duralog.format.compression import Codec
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.store import Store
 from tests.support.storage.legacy_logs import LegacyWriter
 
 KEEP = {"log.retention.ms": -1, "log.cleaner.enable": False}
@@ -135,6 +136,22 @@ def test_all_of_any_log_is_on_its_pages_once(shown: Shown, randomised: int) -> N
             shown.store._upkeep.checkpoint()
         expected = [record.offset for record in shown.log.read(shown.log.start_offset)]
         check_pages(shown, expected, random.randint(1, 30))
+
+
+def test_records_are_read_without_a_refresh_of_the_directory(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshes: list[str] = []
+    refresh = Store.refresh
+    monkeypatch.setattr(Store, "refresh", lambda store: refreshes.append(store.path) or refresh(store))
+    shown.log.append(records(20))
+    for page in (shown.source.records("t", 0), shown.source.tail("t", 0, 0)):
+        assert (len(page.records), page.end_offset) == (20, 20)
+    assert shown.source.record("t", 0, 19) is not None
+    assert not refreshes
+    shown.log.delete_records(5)
+    shown.store._upkeep.checkpoint()
+    for _ in range(3):
+        assert shown.source.records("t", 0).first_offset == 5
+    assert len(refreshes) == 1
 
 
 def test_offsets_outside_of_the_log_give_the_nearest_page(shown: Shown) -> None:

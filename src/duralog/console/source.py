@@ -100,7 +100,10 @@ class Source(Protocol):
         """Quick. By partition. Raises `UnknownTopic`."""
 
     def partition(self, topic: str, partition: int) -> PartitionFacts:
-        """Reads. A few milliseconds. A log that cannot be opened raises a `DuralogError` that says why."""
+        """Reads. Refreshes the whole directory first, or asks the broker for the topic.
+
+        A log that cannot be opened raises a `DuralogError` that says why.
+        """
 
     def scan_segment(
         self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted

@@ -42,7 +42,7 @@ from duralog.console.sources.directory.verify_runs import DirectoryVerification
 from duralog.console.sources.group_lags import LagHistories, group_facts
 from duralog.console.sources.refreshing import Refresher
 from duralog.errors import DuralogError, StorageError, UnknownTopic
-from duralog.format.filenames import segment_stem
+from duralog.format.filenames import LOG_START_OFFSET_CHECKPOINT, segment_stem
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.log.partition_log import PartitionLog
@@ -83,6 +83,8 @@ class DirectorySource:
         self._stepping = threading.Lock()
         self._refresher = Refresher(self.step, refresh_seconds)
         self._overview = self._snapshots.newest.overview
+        self._seen_log_starts: object = None
+        """Of the last refresh."""
         self.step()
 
     def start(self) -> None:
@@ -94,7 +96,9 @@ class DirectorySource:
             # Not under the lock: reading files must not wait for a broker that is away.
             self._metrics.step()
         with self._stepping:
+            log_starts = self._log_starts()
             self._snapshots.step()
+            self._seen_log_starts = log_starts
             snapshot = self._snapshots.newest
             overview = snapshot.overview
             if overview.is_online:
@@ -281,10 +285,23 @@ class DirectorySource:
         return directory, view
 
     def _ask(self, topic: str, partition: int, question: Callable[[PartitionLog], _Answer]) -> _Answer:
-        place = self._known(topic, partition)
-        if not self._snapshots.newest.views[place].segments:
-            self._refreshed(place)  # At the last refresh it could not be read. Otherwise the log is read as it is now.
+        """Ask the log as it is now. All of it is in its folder, except its start: a file of the directory has that.
+
+        So the whole directory is refreshed only if that file has changed, or the last refresh could not read the log.
+        """
+        place, log_starts = self._known(topic, partition), self._log_starts()
+        if log_starts != self._seen_log_starts or not self._snapshots.newest.views[place].segments:
+            self._refreshed(place)
+            self._seen_log_starts = log_starts
         return self._read(lambda: self._logs.ask(place, question))
+
+    def _log_starts(self) -> object:
+        """Differs when the checkpoint of log start offsets may have changed. Never raises."""
+        try:
+            status = os.stat(os.path.join(self.path, LOG_START_OFFSET_CHECKPOINT))
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _page(
         self,
