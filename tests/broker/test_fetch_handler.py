@@ -209,7 +209,9 @@ def test_committed_readers(desk: RecordDesk, version: int) -> None:
     partitions = desk.broker.partitions
 
     def append(content: bytes) -> None:
-        partitions.append("t", 3, bytearray(content))
+        partition = partitions.get("t", 3)
+        assert partition is not None
+        partition.append(bytearray(content))
 
     def end(producer_id: int, commit: bool) -> None:
         partitions.end_transaction(

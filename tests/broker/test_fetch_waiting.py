@@ -214,9 +214,9 @@ def test_a_client_that_leaves_between_append_and_answer(desk: RecordDesk) -> Non
 
 def test_committed_readers_wait_for_the_marker(desk: RecordDesk) -> None:
     waiting = _wait(desk, {0: 0}, isolation_level=1)
-    desk.broker.partitions.append(
-        "t", 0, bytearray(batch(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True))
-    )
+    partition = desk.broker.partitions.get("t", 0)
+    assert partition is not None
+    partition.append(bytearray(batch(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)))
     desk.broker.run_pending()
     assert waiting.answers == []
     desk.broker.partitions.end_transaction(

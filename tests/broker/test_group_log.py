@@ -168,7 +168,7 @@ def test_a_partition_that_cannot_be_written_keeps_the_offsets_of_its_own_groups_
     groups = [f"g{number}" for number in range(6)]
     for group in groups:
         desk.commit(group, {("t", 0): 1})
-    append, broken = desk.broker.partitions.append_records, desk.groups.partition_for("g0")
+    append, broken = desk.broker.partitions.append_records, desk.groups.log.partition_for("g0")
 
     def fails_for_one(topic: str, number: int, *args: Any, **options: Any) -> Any:
         if number == broken:
@@ -178,7 +178,7 @@ def test_a_partition_that_cannot_be_written_keeps_the_offsets_of_its_own_groups_
     with monkeypatch.context() as failing:
         failing.setattr(desk.broker.partitions, "append_records", fails_for_one)
         desk.delete_topic("t")
-    stay = [group for group in groups if desk.groups.partition_for(group) == broken]
+    stay = [group for group in groups if desk.groups.log.partition_for(group) == broken]
     assert [group for group in groups if desk.committed(group)] == stay != groups
 
 
@@ -257,7 +257,7 @@ def test_what_kafka_has_written(tmp_path: Path) -> None:
 
 
 def test_a_damaged_partition_costs_its_own_groups_alone(desk: GroupDesk, caplog: pytest.LogCaptureFixture) -> None:
-    groups = {desk.groups.partition_for(f"g{number}"): f"g{number}" for number in range(20)}
+    groups = {desk.groups.log.partition_for(f"g{number}"): f"g{number}" for number in range(20)}
     for group in groups.values():
         desk.commit(group, {("t", 0): 5})
     damaged, *others = sorted(groups)
@@ -366,7 +366,7 @@ def test_what_is_in_a_partition_of_other_groups_does_not_count(
 ) -> None:
     """As Kafka leaves it when its topic gets more partitions. They may be read before or after the own one."""
     desk.commit("g", {("t", 0): 2})
-    own = desk.groups.partition_for("g")
+    own = desk.groups.log.partition_for("g")
     key = encode_offset_key(OffsetKey("g", "t", 0))
     stray = encode_offset_value(CommittedOffset(1, -1, "", START_MS, None, None))
     for number in {0, 1, 2} - {own}:

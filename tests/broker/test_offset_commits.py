@@ -220,7 +220,7 @@ def test_offsets_go_with_their_topic(desk: GroupDesk) -> None:
     desk.delete_topic("t")
     assert desk.committed("g") == {("u", 0): 6}
     assert desk.committed("h", stable=True) == {}
-    desk.groups.complete_transaction(50, desk.groups.partition_for("h"), True)
+    desk.groups.complete_transaction(50, desk.groups.log.partition_for("h"), True)
     assert desk.committed("h") == {}
     with desk.restarted() as again:
         assert again.committed("g") == {("u", 0): 6}

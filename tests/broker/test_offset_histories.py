@@ -80,7 +80,7 @@ def take(desk: GroupDesk, model: Model, step: tuple[object, ...]) -> None:
             desk.commit_in_transaction(group, dict.fromkeys(sorted(chosen), number), producer)
             model.pending[producer] |= {(group, partition): number for partition in chosen}
         case ("end transaction", int(producer), bool(commit)):
-            written_to = {desk.groups.partition_for(group): group for group, _ in model.pending[producer]}
+            written_to = {desk.groups.log.partition_for(group): group for group, _ in model.pending[producer]}
             for group in written_to.values():
                 desk.end_transaction(group, producer, commit=commit)
             for key, number in model.pending[producer].items():

@@ -54,7 +54,7 @@ def test_transactions_of_several_producers_and_groups(desk: GroupDesk, tmp_path:
         desk.commit_in_transaction(group, {("t", 0): 100 + place}, 60)
     for group in groups:
         assert desk.committed(group, stable=True) == {}
-    numbers = {desk.groups.partition_for(group) for group in groups}
+    numbers = {desk.groups.log.partition_for(group) for group in groups}
     for number in numbers:
         desk.groups.complete_transaction(50, number, True)
     assert [desk.committed(group) for group in groups] == [{("t", 0): place} for place in range(4)]

@@ -17,6 +17,7 @@ from duralog.broker.topics.partition import NO_TOPIC_ID, Partition
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import CLOSE, DelayedAnswer, RawAnswer
 from duralog.errors import StorageError, UnknownTopic
+from duralog.format.record import Record
 from duralog.format.uuids import uuid_bytes
 from duralog.storage.log.partition_log import AppendResult
 from tests.support.broker.record_desk import Answered, RecordDesk, batch
@@ -153,7 +154,7 @@ def test_other_changes_keep_what_is_known(desk: RecordDesk) -> None:
 
 def test_appends_to_what_is_not_there(desk: RecordDesk) -> None:
     with pytest.raises(UnknownTopic, match="no partition 7 of t"):
-        desk.broker.partitions.append("t", 7, bytearray(batch()))
+        desk.broker.partitions.append_records("t", 7, [Record(value=b"v")])
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def test_a_partition_that_is_offline(broken: RecordDesk) -> None:
         assert broken.fetch_one(13, "t", 0, partition=1).error_code == codes.KAFKA_STORAGE_ERROR
     assert broken.fetch_one(5, "t", 0, partition=1).error_code == codes.NOT_LEADER_OR_FOLLOWER
     with pytest.raises(StorageError, match="offline"):
-        broken.broker.partitions.append("t", 1, bytearray(batch()))
+        broken.broker.partitions.append_records("t", 1, [Record(value=b"v")])
     # It is told at once, whatever else the client would wait for.
     asked = [{"partition": 1, "fetch_offset": 0}, {"partition": 0, "fetch_offset": 2}]
     assert isinstance(broken.fetch(13, {"t": asked}, max_wait=1000), RawAnswer)

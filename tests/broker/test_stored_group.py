@@ -128,8 +128,8 @@ def test_a_transaction_that_did_not_end(desk: GroupDesk) -> None:
     """What was committed beside it counts, and what is set since wins over what it commits in the end."""
     desk.commit_in_transaction("g", {("t", 0): 50, ("t", 1): 50}, PRODUCER)
     desk.commit("g", {("t", 0): 4})
-    number = desk.groups.partition_for("g")
-    beside = next(f"beside-{each}" for each in range(99) if desk.groups.partition_for(f"beside-{each}") == number)
+    number = desk.groups.log.partition_for("g")
+    beside = next(f"beside-{each}" for each in range(99) if desk.groups.log.partition_for(f"beside-{each}") == number)
     desk.commit(beside, {("t", 0): 3})
     desk.close()
     assert {group["group"]: group["partitions"] for group in objects("list", desk.path)} == {"g": 1, beside: 1}

@@ -50,15 +50,15 @@ class Watched:
     copies: Path
     moments: list[Moment] = field(default_factory=list)
 
-    def watch(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        real: Callable[..., Any] = getattr(self.broker.partitions, name)
+    def watch(self, owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        real: Callable[..., Any] = getattr(owner, name)
 
         def watched(topic: str, number: int, *args: Any, **fields: Any) -> Any:
             result = real(topic, number, *args, **fields)
             self.take(f"{name} {topic}-{number}")
             return result
 
-        monkeypatch.setattr(self.broker.partitions, name, watched)
+        monkeypatch.setattr(owner, name, watched)
 
     def take(self, what: str) -> None:
         copy = self.copies / str(len(self.moments))
@@ -74,7 +74,7 @@ def produce(broker: DeskBroker, partition: tuple[str, int], producer_id: int, ep
         base_sequence=0,
         is_transactional=True,
     )
-    broker.partitions.append(*partition, bytearray(batch), transaction_version=version)
+    broker.append(*partition, bytearray(batch), transaction_version=version)
 
 
 def run_transaction(broker: DeskBroker, *, commit: bool, version: int) -> None:
@@ -140,8 +140,9 @@ def test_a_kill_after_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     broker.make_topics(orders=2)
     watched = Watched(broker, directory, copies)
     with monkeypatch.context() as watching:
-        for name in ("append_records", "append", "end_transaction"):
-            watched.watch(name, watching)
+        watched.watch(broker, "append", watching)
+        for name in ("append_records", "end_transaction"):
+            watched.watch(broker.partitions, name, watching)
         run_transaction(broker, commit=commit, version=version)
     broker.close()
     assert len(watched.moments) >= 9
@@ -154,7 +155,7 @@ def test_a_kill_after_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def check_after_crash(moment: Moment, *, commit: bool) -> bool:
     """Whether the transaction was decided before the crash. Everything else is asserted."""
     broker = DeskBroker(moment.directory, SMALL)
-    group_partition = (CONSUMER_OFFSETS, broker.groups.partition_for("readers"))
+    group_partition = (CONSUMER_OFFSETS, broker.groups.log.partition_for("readers"))
     before = last_written(broker)
     is_decided = before is not None and before not in (TransactionStatus.EMPTY, TransactionStatus.ONGOING)
     broker.run_timers()

@@ -91,7 +91,7 @@ def transactional_batch(broker: DeskBroker, producer_id: int, epoch: int, sequen
 
 def produce(broker: DeskBroker, partition: int, producer_id: int, epoch: int, sequence: int = 0) -> None:
     batch = transactional_batch(broker, producer_id, epoch, sequence)
-    broker.partitions.append("orders", partition, bytearray(batch), transaction_version=2)
+    broker.append("orders", partition, bytearray(batch), transaction_version=2)
 
 
 def written(broker: DeskBroker) -> list[tuple[str, Any]]:
@@ -345,7 +345,7 @@ def commit_offsets(broker: DeskBroker, producer_id: int, epoch: int, version: in
 
 def test_offsets_are_part_of_the_transaction(broker: DeskBroker) -> None:
     producer_id = init(broker).producer_id
-    number = broker.groups.partition_for("readers")
+    number = broker.groups.log.partition_for("readers")
     assert commit_offsets(broker, producer_id, 0, 3) == [INVALID_TXN_STATE]
     assert commit_offsets(broker, producer_id, 0, 4) == [TRANSACTION_ABORTABLE]
     added = broker.ask(
@@ -363,7 +363,7 @@ def test_with_version_2_the_offsets_need_not_be_announced(broker: DeskBroker) ->
     producer_id = init(broker).producer_id
     assert commit_offsets(broker, producer_id, 0, 5) == [NONE]
     assert end(broker, producer_id, 0, commit=False).error_code == NONE
-    assert broker.groups.completed == [(producer_id, broker.groups.partition_for("readers"), False)]
+    assert broker.groups.completed == [(producer_id, broker.groups.log.partition_for("readers"), False)]
 
 
 def test_offsets_of_topics_that_do_not_exist_are_refused_alone(broker: DeskBroker) -> None:

@@ -147,9 +147,9 @@ class Histories(RuleBasedStateMachine):
             entries = self.broker.store.partition("orders", number).producers()
             if any(e.producer_id == client.producer_id and e.producer_epoch > client.epoch for e in entries):
                 with pytest.raises(ProducerFenced):
-                    self.broker.partitions.append("orders", number, bytearray(batch))
+                    self.broker.append("orders", number, bytearray(batch))
             return
-        self.broker.partitions.append("orders", number, bytearray(batch), transaction_version=client.version)
+        self.broker.append("orders", number, bytearray(batch), transaction_version=client.version)
         client.sequences[number] = sequence + 1
         client.pending.append((number, value))
 

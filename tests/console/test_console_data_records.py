@@ -26,6 +26,7 @@ from duralog.format.compression import Codec
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.read_only_directory import DirectoryView
 from duralog.storage.store import Store
 from tests.support.storage.legacy_logs import LegacyWriter
 
@@ -141,7 +142,12 @@ def test_all_of_any_log_is_on_its_pages_once(shown: Shown, randomised: int) -> N
 def test_records_are_read_without_a_refresh_of_the_directory(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     refreshes: list[str] = []
     refresh = Store.refresh
-    monkeypatch.setattr(Store, "refresh", lambda store: refreshes.append(store.path) or refresh(store))
+
+    def counted(store: Store) -> DirectoryView:
+        refreshes.append(store.path)
+        return refresh(store)
+
+    monkeypatch.setattr(Store, "refresh", counted)
     shown.log.append(records(20))
     for page in (shown.source.records("t", 0), shown.source.tail("t", 0, 0)):
         assert (len(page.records), page.end_offset) == (20, 20)

@@ -54,7 +54,7 @@ def write(broker: DeskBroker, transactional_id: str, partition: int, value: byte
         base_sequence=0,
         is_transactional=True,
     )
-    broker.partitions.append(TOPIC, partition, bytearray(batch), transaction_version=2)
+    broker.append(TOPIC, partition, bytearray(batch), transaction_version=2)
     return {
         "transactional_id": transactional_id,
         "producer_id": answer.producer_id,

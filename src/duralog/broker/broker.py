@@ -233,7 +233,7 @@ class Broker:
         return self
 
     def run_pending(self) -> None:
-        """Run the loop once without waiting, for callers that have no thread for it."""
+        """Run the loop once without waiting. Only for tests: they run the broker in their own thread."""
         self._check_process()
         self.loop.run_turn(0)
 

@@ -12,19 +12,17 @@ and creates another one.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duralog.broker.net.log_lines import error_text, one_line
+from duralog.broker.net.log_lines import error_text, logger, one_line
 from duralog.storage.disk import forks
 
 PREFIX = "duralog-ephemeral-"
 
-_logger = logging.getLogger("duralog.broker")
 _holding: set[int] = set()
 """The descriptors by which this process has its directories locked."""
 
@@ -69,7 +67,7 @@ def remove_left_behind(parent: str) -> None:
         except FileNotFoundError:
             continue  # Another start was quicker.
         except OSError as error:
-            _logger.warning("%s", one_line(f"{path} was left by a broker and cannot be removed: {error_text(error)}"))
+            logger.warning("%s", one_line(f"{path} was left by a broker and cannot be removed: {error_text(error)}"))
 
 
 def _is_own_folder(entry: os.DirEntry[str]) -> bool:

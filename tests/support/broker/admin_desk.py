@@ -10,6 +10,7 @@ from duralog.errors import StorageError
 from duralog.format import record_batch
 from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
+from duralog.storage.log.partition_log import AppendResult
 from tests.support.broker.raw_client import RawClient
 from tests.support.waiting import wait_until
 
@@ -144,4 +145,10 @@ def on_loop(broker: Broker, work: Callable[[], Any]) -> Any:
 def append(broker: Broker, topic: str, number: int, timestamps: list[int], **producer: Any) -> None:
     records = [Record(key=b"k", value=b"v", timestamp_ms=timestamp) for timestamp in timestamps]
     batch = bytearray(record_batch.encode(records, **producer))
-    on_loop(broker, lambda: broker.partitions.append(topic, number, batch))
+
+    def append_on_loop() -> AppendResult:
+        partition = broker.partitions.get(topic, number)
+        assert partition is not None
+        return partition.append(batch)
+
+    on_loop(broker, append_on_loop)

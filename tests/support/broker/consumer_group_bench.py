@@ -87,14 +87,18 @@ class MadeUpTopics:
 class LogInMemory:
     """In the place of the coordinator and of `__consumer_offsets`."""
 
-    def __init__(self, runtime: Runtime, topics: MadeUpTopics, log: list[tuple[bytes, bytes | None]]) -> None:
+    def __init__(self, runtime: Runtime, topics: MadeUpTopics, records: list[tuple[bytes, bytes | None]]) -> None:
         self.runtime = runtime
         self.topics = topics
-        self.log = log
+        self._records = records
         self.by_id: dict[str, Group] = {}
         self.is_failing = False
         self.is_ready = True
         self.consumer_groups = ConsumerGroups(cast(LoggedGroups, self), cast(ClassicRebalance, None))
+
+    @property
+    def log(self) -> LogInMemory:
+        return self
 
     def check_ready(self, _group_id: str) -> None:
         if not self.is_ready:
@@ -110,14 +114,14 @@ class LogInMemory:
         if self.is_failing:
             raise GroupRefusal(NOT_COORDINATOR)
         encoded = [encode_coordinator_record(CONSUMER_OFFSETS_TYPES, record) for record in records]
-        self.log += encoded
+        self._records += encoded
         for key, value in encoded if replay else ():
             self._replay(key, value)
 
     def load(self) -> None:
-        last = {key: number for number, (key, _) in enumerate(self.log)}
+        last = {key: number for number, (key, _) in enumerate(self._records)}
         for number in sorted(last.values()):
-            self._replay(*self.log[number])
+            self._replay(*self._records[number])
         self.consumer_groups.loaded()
 
     def _replay(self, key: bytes, value: bytes | None) -> None:

@@ -60,6 +60,10 @@ class Groups:
         return coordinator_partition(group_id, self._broker.config.offsets_topic_num_partitions)
 
     @property
+    def log(self) -> Groups:
+        return self
+
+    @property
     def commits(self) -> Groups:
         return self
 
@@ -117,6 +121,12 @@ class DeskBroker:
 
     def clock(self) -> int:
         return self.now_ms
+
+    def append(self, topic: str, number: int, batch: bytearray, *, transaction_version: int = 0) -> None:
+        """As a producer's batch."""
+        partition = self.partitions.get(topic, number)
+        assert partition is not None
+        partition.append(batch, transaction_version=transaction_version)
 
     # In the place of `Background`
 

@@ -306,7 +306,7 @@ class GroupDesk:
 
     def end_transaction(self, group: str, producer_id: int, *, commit: bool) -> None:
         """The marker in the group's partition, and what follows from it."""
-        number = self.groups.partition_for(group)
+        number = self.groups.log.partition_for(group)
         self.broker.partitions.end_transaction(
             CONSUMER_OFFSETS,
             number,
@@ -332,4 +332,4 @@ class GroupDesk:
         return found
 
     def partition_of(self, group: str) -> Any:
-        return self.broker.store.partition(CONSUMER_OFFSETS, self.groups.partition_for(group))
+        return self.broker.store.partition(CONSUMER_OFFSETS, self.groups.log.partition_for(group))

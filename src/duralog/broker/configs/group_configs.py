@@ -23,7 +23,7 @@ _OFFSET_RESET = "share.auto.offset.reset"
 _OFFSET_RESETS = re.compile(r"(?i:earliest|latest)|by_duration:\S+")
 _ISOLATION = "share.isolation.level"
 _ISOLATIONS = ("read_committed", "read_uncommitted")
-_NO_EFFECT = "Kafka's. It has no effect here."
+NO_EFFECT = "Kafka's. It has no effect here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class GroupConfig:
     kind: Kind[Any]
     default: str | None
     """None if a broker config has it."""
-    doc: str = _NO_EFFECT
+    doc: str = NO_EFFECT
     broker_config: str | None = None
 
 
-def _like_broker(name: str, doc: str = _NO_EFFECT) -> GroupConfig:
+def _like_broker(name: str, doc: str = NO_EFFECT) -> GroupConfig:
     return GroupConfig(INT, None, doc, f"group.{name}")
 
 
 GROUP_CONFIGS: Mapping[str, GroupConfig] = {
-    _SESSION_TIMEOUT: _like_broker(_SESSION_TIMEOUT, "A member of the group that is silent this long is out."),
-    _HEARTBEAT_INTERVAL: _like_broker(_HEARTBEAT_INTERVAL, "How often a member of the group says that it is there."),
+    _SESSION_TIMEOUT: _like_broker(_SESSION_TIMEOUT, "A member that sends no heartbeat for this long is removed."),
+    _HEARTBEAT_INTERVAL: _like_broker(_HEARTBEAT_INTERVAL, "The interval of heartbeats."),
     _ASSIGNMENT_INTERVAL: _like_broker(_ASSIGNMENT_INTERVAL, "The least time from one assignment to the next."),
     **{
         name: _like_broker(name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS
-from duralog.broker.configs.group_configs import GROUP_CONFIGS
+from duralog.broker.configs.group_configs import GROUP_CONFIGS, NO_EFFECT
 from duralog.broker.wire.request import Fields
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, Origin
 from duralog.config.entries import (
@@ -53,7 +53,6 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     **{name: names for names in _GO_TOGETHER for name in names},
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
-_NO_EFFECT = "Kafka's. It has no effect here."
 
 
 class ConfigLayers:
@@ -122,7 +121,7 @@ def _kind_of(name: str) -> str:
 
 
 def _doc_of(name: str) -> str:
-    return BROKER_CONFIGS[name].doc if name in BROKER_CONFIGS else _NO_EFFECT
+    return BROKER_CONFIGS[name].doc if name in BROKER_CONFIGS else NO_EFFECT
 
 
 def broker_entries(store: Store, listeners: str | None) -> Iterator[Entry]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from duralog.broker.fetch.wanted import NO_EPOCH, FetchedPartition, Wanted
+from duralog.broker.fetch.wanted import FetchedPartition, Wanted
+from duralog.broker.topics.leadership import NO_EPOCH
 from duralog.broker.topics.partition import Partition
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes
@@ -101,7 +102,7 @@ def read(
             partition = one.find(partitions)
             if partition is None:
                 if one.topic is not None and partitions.is_offline(one.topic, one.number):
-                    results.append(_failed(one, error_codes.KAFKA_STORAGE_ERROR))
+                    results.append(FetchedPartition(one, error_codes.KAFKA_STORAGE_ERROR))
                     has_error = True
                 else:
                     missing.append(_missing(one))
@@ -132,8 +133,8 @@ def read(
             unscanned.append(Unscanned(one, view, max_bytes))
             continue
         except DuralogError as error:
-            partitions.log_unreadable(error)
-            result = _failed(one, error_codes.code_of(error))
+            partitions.log_lines.log_disk_error(error)
+            result = FetchedPartition(one, error_codes.code_of(error))
         # As for Kafka, a limit below zero is one for the first partition only.
         left = max(0, left - result.size)
         if result.size:
@@ -177,24 +178,24 @@ def _read_one(
 ) -> FetchedPartition:
     log = partition.log
     if one.topic_id is not None and one.topic_id != partition.topic_id:
-        return _failed(one, error_codes.INCONSISTENT_TOPIC_ID)
+        return FetchedPartition(one, error_codes.INCONSISTENT_TOPIC_ID)
     if limits.is_replica:
-        return _failed(one, error_codes.NOT_LEADER_OR_FOLLOWER, log.leader_epoch)
+        return FetchedPartition(one, error_codes.NOT_LEADER_OR_FOLLOWER, leader_epoch=log.leader_epoch)
     if one.leader_epoch >= 0 and one.leader_epoch != log.leader_epoch:
         if one.leader_epoch < log.leader_epoch:
-            return _failed(one, error_codes.FENCED_LEADER_EPOCH, log.leader_epoch)
-        return _failed(one, error_codes.UNKNOWN_LEADER_EPOCH)
+            return FetchedPartition(one, error_codes.FENCED_LEADER_EPOCH, leader_epoch=log.leader_epoch)
+        return FetchedPartition(one, error_codes.UNKNOWN_LEADER_EPOCH)
     found, diverging = _NOTHING, None
     if one.seen_epoch >= 0:
         end = log.leader_epochs.end_offset_for(one.seen_epoch, view.end_offset)
         if end.start_offset == UNDEFINED_OFFSET or end.epoch == NO_EPOCH or one.offset < view.start_offset:
-            return _failed(one, error_codes.OFFSET_OUT_OF_RANGE)
+            return FetchedPartition(one, error_codes.OFFSET_OUT_OF_RANGE)
         if end.epoch < one.seen_epoch or end.start_offset < one.offset:
             diverging = end
     if diverging is None:
         view.check_offset(one.offset)
         if max_bytes < 0 and one.offset < view.limit(limits.isolation):
-            return _failed(one, error_codes.UNKNOWN_SERVER_ERROR)
+            return FetchedPartition(one, error_codes.UNKNOWN_SERVER_ERROR)
         found = read_slice(view, one.offset, max_bytes, limits.isolation, min_one=min_one, may_scan=False)
     file, position, size, aborted = found
     return FetchedPartition(
@@ -219,7 +220,3 @@ def _empty(one: Wanted, view: LogView, is_committed: bool) -> FetchedPartition:
 def _missing(one: Wanted) -> FetchedPartition:
     code = error_codes.UNKNOWN_TOPIC_ID if one.topic is None else error_codes.UNKNOWN_TOPIC_OR_PARTITION
     return FetchedPartition(one, code, aborted=())
-
-
-def _failed(one: Wanted, code: int, leader_epoch: int = NO_EPOCH) -> FetchedPartition:
-    return FetchedPartition(one, code, leader_epoch=leader_epoch)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from duralog.broker.fetch.wanted import NO_EPOCH, FetchedPartition
+from duralog.broker.fetch.wanted import FetchedPartition
+from duralog.broker.topics.leadership import NO_EPOCH
 from duralog.broker.wire.error_codes import KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
 from duralog.broker.wire.request import FileSlice, RawAnswer
 from duralog.format.varint import encode_unsigned_varint

@@ -93,8 +93,6 @@ class FetchSessions:
         self._slots = slots
         self._clock = clock
         self._sessions: dict[int, FetchSession] = {}
-        self.evicted = 0
-        """The number of evicted sessions."""
         self.partition_count = 0
 
     def __len__(self) -> int:
@@ -164,5 +162,4 @@ class FetchSessions:
             if partitions <= len(session.wanted):
                 return False
         self.close(session.session_id)
-        self.evicted += 1
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from duralog.broker.topics.leadership import NO_EPOCH
 from duralog.broker.topics.partition import Partition
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes
@@ -11,7 +12,6 @@ from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import AbortedTransaction
 from duralog.storage.disk.file_system import File
 
-NO_EPOCH = -1
 NO_OFFSET = -1
 
 

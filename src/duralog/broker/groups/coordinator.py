@@ -48,15 +48,6 @@ class GroupCoordinator(LoggedGroups):
         self.expiry.stop()
         self._unload()
 
-    # Groups
-
-    def partition_for(self, group_id: str) -> int:
-        return self.log.partition_for(group_id)
-
-    def check_ready(self, group_id: str) -> None:
-        """Refuse if the group has no log: its client has to send FindCoordinator, which creates it."""
-        self.log.check_ready(group_id)
-
     # Transactions
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:

@@ -80,7 +80,7 @@ class GroupLog:
         return coordinator_partition(group_id, self.partition_count)
 
     def check_ready(self, group_id: str) -> None:
-        """Refuse if this broker does not coordinate the group: its log is missing or unreadable."""
+        """Refuse if the group's log is unreadable or missing. The client sends FindCoordinator, which creates it."""
         if not self.is_there or self.partition_for(group_id) in self.unreadable:
             raise GroupRefusal(NOT_COORDINATOR)
 

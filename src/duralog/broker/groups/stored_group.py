@@ -24,7 +24,6 @@ from duralog.broker.groups.group import Group
 from duralog.broker.groups.group_loading import load_partition, take_in
 from duralog.broker.groups.known_groups import KnownGroups
 from duralog.broker.groups.offsets.records import (
-    NO_LEADER_EPOCH,
     CommittedOffset,
     OffsetKey,
     encode_offset_key,
@@ -34,6 +33,7 @@ from duralog.broker.groups.unserved_group import ShareGroup, StreamsGroup, Unser
 from duralog.broker.topics.tombstone_batches import tombstone_batches
 from duralog.format.internal.coordinator_records import CoordinatorRecord, encode_coordinator_record
 from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.format.record import Record
 from duralog.storage.log.partition_log import PartitionLog
 

@@ -29,12 +29,12 @@ from duralog.broker.wire import error_codes
 from duralog.broker.wire.request import CLOSE, Answer, DelayedAnswer, RawAnswer, Request, Silence
 from duralog.errors import CorruptRecord
 from duralog.storage.append.batch_admission import TakesLong
+from duralog.storage.append.producer_entry import EPOCH_BUMPING
 from duralog.storage.log.partition_log import AppendResult
 
 _ADMIN_CLIENT = "__admin_client"
 """The client id of Kafka's own tools, which may write to internal topics."""
 _FIRST_ADDING_TO_TRANSACTIONS = 12
-_EPOCH_BUMPING_TRANSACTIONS = 2
 _UNVERIFIED = {
     error_codes.INVALID_TXN_STATE: "Partition was not added to the transaction",
     error_codes.NOT_ENOUGH_REPLICAS: "Unable to verify the partition has been added to the transaction",
@@ -231,7 +231,7 @@ class CheckedProduce:
 
     def _transaction_version(self, one: SentRecords) -> int:
         is_new_kind = self._request.version >= _FIRST_ADDING_TO_TRANSACTIONS and one.batch.is_transactional
-        return _EPOCH_BUMPING_TRANSACTIONS if is_new_kind else 0
+        return EPOCH_BUMPING if is_new_kind else 0
 
     def _appended(self, one: SentRecords, result: AppendResult | None, error: Exception | None) -> None:
         """The worker thread is done. A client that cannot get its answer is closed: it must not wait for ever."""

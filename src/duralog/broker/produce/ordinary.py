@@ -37,6 +37,7 @@ def ordinary_appends(partitions: Partitions, version: int, asked: ProduceRequest
         return None
     found: OrdinaryAppends = []
     for topic, numbers in topics.items():
+        # As `ProducerAppends.topic_name`, without the call.
         if version >= FIRST_WITH_TOPIC_IDS:
             name = partitions.topic_name(topic)
         else:

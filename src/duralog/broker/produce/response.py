@@ -9,10 +9,10 @@ from typing import NamedTuple
 from duralog.broker.produce.request import FIRST_FLEXIBLE, FIRST_WITH_TOPIC_IDS
 from duralog.broker.wire.error_codes import NONE
 from duralog.broker.wire.request import CLOSE, NO_ANSWER, RawAnswer, Silence
+from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.varint import encode_unsigned_varint
 
 NO_OFFSET = -1
-NO_TIMESTAMP = -1
 _FIRST_WITH_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8
 _MOST_TEXT_BYTES = 2**15 - 1

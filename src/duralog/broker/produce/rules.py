@@ -35,7 +35,7 @@ assert _HEAD.size == BATCH_V2.at.attributes + 2
 assert BATCH_V2.at.producer_epoch == BATCH_V2.at.producer_id + 8
 _LEAST_LENGTH = MIN_BATCH_BYTES[0] - ENTRY_PREFIX.size
 """The least value of a length field: that of the smallest message of any format."""
-_FRAME_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
+_HEADER_FAULTS = (Fault.CRC_MISMATCH, Fault.BATCH_LENGTH, Fault.UNKNOWN_MAGIC, Fault.PARTIAL_BATCH)
 _SHOWN_ERRORS = 3
 _MOST_RECORD_ERRORS = 100
 _LARGEST_INTERNAL_BYTES = 4 << 20
@@ -61,8 +61,7 @@ class SentBatch(NamedTuple):
 def ordinary_attributes(records: memoryview, version: int) -> int | None:
     """The attributes of the batch, if there is exactly one of the written format and no rule is about it; else None.
 
-    Rules are about transactions, and about codecs that older versions may not send. `first_batch` and `batch_refusal`
-    tell more.
+    Rules are about transactions, and about codecs that older versions may not send: see `batch_refusal`.
     """
     size = len(records)
     if size < BATCH_V2.size:
@@ -101,12 +100,12 @@ def first_batch(records: memoryview) -> SentBatch | None:
     return SentBatch(size_bytes, magic, codec_id, base_offset, is_transactional, producer_id, producer_epoch)
 
 
-def batch_refusal(records: memoryview, batch: SentBatch | None, version: int) -> PartitionResponse | None:
+def batch_refusal(records: memoryview, batch: SentBatch, version: int) -> PartitionResponse | None:
     """The refusal of a partition's records before its log is asked; None if there is no reason.
 
     There must be one batch for each partition, of the current format. An incomplete batch after it is ignored.
     """
-    if batch is None or batch.magic != MAGIC:
+    if batch.magic != MAGIC:
         return REFUSED
     if batch.codec_id == Codec.ZSTD and version < _FIRST_WITH_ZSTD:
         return PartitionResponse(error_codes.UNSUPPORTED_COMPRESSION_TYPE)
@@ -155,7 +154,7 @@ def _internal_fault(log: PartitionLog, record: Record) -> str | None:
     return None
 
 
-def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_offset: int = 0) -> PartitionResponse:
+def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_offset: int) -> PartitionResponse:
     """What a client gets for an error of the log, for a batch that claims this base offset.
 
     As in Kafka, it gets the log start offset unless the header, the size or the disk is the reason, and a message only
@@ -168,7 +167,7 @@ def append_refusal(error: Exception, log: PartitionLog, size_bytes: int, base_of
         return PartitionResponse(error_codes.RECORD_LIST_TOO_LARGE if fits_batch else error_codes.MESSAGE_TOO_LARGE)
     code = error_codes.code_of(error)
     if isinstance(error, CorruptRecord):
-        if error.fault in _FRAME_FAULTS and (base_offset == 0 or error.fault is not Fault.BATCH_LENGTH):
+        if error.fault in _HEADER_FAULTS and (base_offset == 0 or error.fault is not Fault.BATCH_LENGTH):
             return CORRUPT
         if error.fault is Fault.TOO_LARGE:
             # Kafka has no limit to what a batch unpacks to. With this code, a producer splits the batch and retries.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from duralog.broker.topics.topic_faults import REPLICAS
 from duralog.config import BrokerConfig
 from duralog.format.internal.internal_topics import (
     CLUSTER_METADATA,
@@ -34,8 +35,6 @@ KEPT_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 NOT_FOR_CLIENTS = frozenset({SHARE_GROUP_STATE, CLUSTER_METADATA})
 """Not created when a client asks for them: share groups are not supported, and the other one is the metadata."""
 
-_REPLICAS = 1
-
 
 def internal_topic(name: str, config: BrokerConfig) -> tuple[int, Mapping[str, object]]:
     """The number of partitions and the configs of `__consumer_offsets` or `__transaction_state`."""
@@ -49,7 +48,7 @@ def internal_topic(name: str, config: BrokerConfig) -> tuple[int, Mapping[str, o
         return config.transaction_state_log_num_partitions, {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "min.insync.replicas": min(config.transaction_state_log_min_isr, _REPLICAS),
+            "min.insync.replicas": min(config.transaction_state_log_min_isr, REPLICAS),
             "segment.bytes": config.transaction_state_log_segment_bytes,
             "unclean.leader.election.enable": False,
         }

@@ -25,7 +25,6 @@ from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import uuid_bytes
-from duralog.format.varint import Bytes
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.log.partition_log import AppendResult, PartitionLog
 from duralog.storage.metadata.folder import METADATA_PARTITION
@@ -38,6 +37,7 @@ class Partitions:
     """All partitions that this broker leads."""
 
     def __init__(self, runtime: Runtime, topics: Topics) -> None:
+        self.log_lines = runtime.log_lines
         self._runtime = runtime
         self._topics = topics
         self._store = runtime.store
@@ -73,24 +73,6 @@ class Partitions:
         partition = TopicPartition(topic, number)
         return partition in self._store.offline or self._has_no_log(partition)
 
-    def append(
-        self,
-        topic: str,
-        number: int,
-        batches: Bytes,
-        *,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        transaction_version: int = 0,
-    ) -> AppendResult:
-        """Append for a coordinator, on the loop, with the flush that `flush.messages` may ask for.
-
-        What follows (the answer, or the markers of a transaction whose decision this is) must not reach the disk or a
-        client before it: so it cannot be left to a worker thread while the coordinator continues.
-        """
-        partition = self._existing(topic, number)
-        with self._disk_errors_logged():
-            return partition.append(batches, origin=origin, transaction_version=transaction_version)
-
     def append_records(
         self,
         topic: str,
@@ -104,6 +86,10 @@ class Partitions:
         """Append a coordinator's records as one batch; those of a producer are part of its transaction.
 
         Records without a timestamp get the current time. All of them are in the log or none, also after a crash.
+
+        It is done on the loop, with the flush that `flush.messages` may ask for. What follows (the answer, or the
+        markers of a transaction whose decision this is) must not reach the disk or a client before it: so it cannot be
+        left to a worker thread while the coordinator continues.
         """
         now_ms = self._clock()
         timed = [
@@ -119,7 +105,9 @@ class Partitions:
             producer_epoch=producer_epoch,
             is_transactional=producer_id != NO_PRODUCER_ID,
         )
-        return self.append(topic, number, bytearray(batch), origin=AppendOrigin.COORDINATOR)
+        partition = self._existing(topic, number)
+        with self._disk_errors_logged():
+            return partition.append(bytearray(batch), origin=AppendOrigin.COORDINATOR)
 
     def end_transaction(
         self,
@@ -152,12 +140,8 @@ class Partitions:
         """
         if self._store.logs.get(TopicPartition(log.topic, log.partition)) is not log:
             return UNKNOWN_TOPIC_OR_PARTITION
-        self._runtime.log_lines.log_disk_error(error)
+        self.log_lines.log_disk_error(error)
         return code_of(error)
-
-    def log_unreadable(self, error: Exception) -> None:
-        """A fetch could not read a partition."""
-        self._runtime.log_lines.log_disk_error(error)
 
     def refresh_if_changed(self) -> None:
         """After this, `Partition.is_gone` is right for every partition."""
@@ -184,7 +168,7 @@ class Partitions:
         try:
             yield
         except StorageError as error:
-            self._runtime.log_lines.log_disk_error(error)
+            self.log_lines.log_disk_error(error)
             raise
 
     def _existing(self, topic: str, number: int) -> Partition:
@@ -227,7 +211,7 @@ class Partitions:
 
         def then(_: object, error: Exception | None) -> None:
             if error is not None:
-                self._runtime.log_lines.warn("log not made", f"the logs of {topic} cannot be created yet: {error}")
+                self.log_lines.warn("log not made", f"the logs of {topic} cannot be created yet: {error}")
             self._runtime.timers.after(RETRY_MS, lambda: self._tried.discard(topic))
 
         self._topics.change(lambda: self._store.partition(topic, number), then)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from duralog.config.error_text import describe
+from duralog.config.error_text import describe_any
 from duralog.console.facts.records import SearchProgress, ShownRecord
 from duralog.console.facts.runs import RunState
 from duralog.console.source import Busy
@@ -72,7 +72,7 @@ class SearchThread(ABC):
         try:
             state = self._search()
         except Exception as error:  # Any error is shown on the page.
-            reason = describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
+            reason = describe_any(error)
         self._progress = replace(self._progress, state=state, error=reason, found=len(self._found))
 
 

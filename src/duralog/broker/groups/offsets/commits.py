@@ -18,7 +18,6 @@ from duralog.broker.groups.classic.rebalance import ClassicRebalance
 from duralog.broker.groups.group import Group, PartitionCheck
 from duralog.broker.groups.logged_groups import LoggedGroups
 from duralog.broker.groups.offsets.records import (
-    NO_LEADER_EPOCH,
     CommittedOffset,
     OffsetKey,
     encode_offset_key,
@@ -38,7 +37,7 @@ from duralog.broker.wire.error_codes import (
     UNSTABLE_OFFSET_COMMIT,
 )
 from duralog.broker.wire.request import Fields
-from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from duralog.format.layout import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _BY_ID_VERSION = 9
 """From this version of OffsetCommit on, clients know that a group may not be found."""

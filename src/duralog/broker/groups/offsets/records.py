@@ -14,14 +14,13 @@ from uuid import UUID
 
 from duralog.format.internal.coordinator_records import decode_coordinator_record
 from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
+from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.format.uuids import ZERO_UUID, uuid_bytes
 from duralog.format.varint import encode_unsigned_varint
 
 OFFSET_COMMIT: Final = 1
 OFFSET_TYPES: Final = (b"\x00\x00", b"\x00\x01")
 """How their keys begin: those of now, and those from before Kafka 0.9."""
-
-NO_LEADER_EPOCH: Final = -1
 
 _KEY_START = struct.Struct(">hh")
 _INT16 = struct.Struct(">h")

@@ -34,7 +34,7 @@ def _describe(runtime: Runtime, topics: Topics, groups: GroupCoordinator, group_
     if not group_id:
         return {"group_id": group_id, "error_code": INVALID_GROUP_ID}
     try:
-        groups.check_ready(group_id)
+        groups.log.check_ready(group_id)
         group = groups.consumer_groups.consumer_group(group_id)
     except GroupRefusal as refusal:
         return {"group_id": group_id, "error_code": refusal.error_code, "error_message": refusal.message}

@@ -20,7 +20,7 @@ def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Fiel
         return refuse(request, UNSUPPORTED_VERSION, None)
     try:
         asked = read_heartbeat(request, offered_assignors(runtime.config.group_consumer_assignors))
-        groups.check_ready(asked.group_id)
+        groups.log.check_ready(asked.group_id)
         if asked.epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return groups.consumer_groups.leave(asked)
         return groups.consumer_groups.heartbeat(asked)

@@ -28,7 +28,7 @@ def handle(groups: GroupCoordinator, request: Request) -> Fields:
 
 def _described(groups: GroupCoordinator, request: Request, group_id: str, operations: int) -> Fields:
     try:
-        groups.check_ready(group_id)
+        groups.log.check_ready(group_id)
         group = groups.classic_group(group_id)
     except GroupRefusal as refusal:
         if refusal.error_code != GROUP_ID_NOT_FOUND:

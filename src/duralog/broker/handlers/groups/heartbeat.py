@@ -18,7 +18,7 @@ def handle(groups: GroupCoordinator, request: Request) -> Answer:
     if not message.group_id:
         return refuse(request, INVALID_GROUP_ID, None)
     try:
-        groups.check_ready(message.group_id)
+        groups.log.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         instance_id = optional(message, "group_instance_id")
         members = groups.mixed_groups if isinstance(group, ConsumerGroup) else groups.classic

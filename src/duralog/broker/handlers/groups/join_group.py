@@ -32,7 +32,7 @@ def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Answ
         return joined_fields(request.version, {"error_code": INVALID_SESSION_TIMEOUT, "member_id": message.member_id})
     later = DelayedAnswer()
     try:
-        groups.check_ready(message.group_id)
+        groups.log.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
             return joined_fields(request.version, groups.mixed_groups.join(join_request(request)))

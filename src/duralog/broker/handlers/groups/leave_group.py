@@ -23,7 +23,7 @@ def handle(groups: GroupCoordinator, request: Request) -> Answer:
         return refuse(request, INVALID_GROUP_ID, None)
     leaving = leaving_members(request)
     try:
-        groups.check_ready(message.group_id)
+        groups.log.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         if isinstance(group, ConsumerGroup):
             members = groups.mixed_groups.leave(message.group_id, leaving)

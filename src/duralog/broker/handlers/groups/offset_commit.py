@@ -13,13 +13,13 @@ from uuid import UUID
 
 from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.offsets.commits import Committer, Errors, TopicCommit
-from duralog.broker.groups.offsets.records import NO_LEADER_EPOCH
 from duralog.broker.groups.offsets.table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.topics.topics import NO_ID, Topics, TopicView
 from duralog.broker.wire.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Api, Fields, Request
+from duralog.format.layout import NO_LEADER_EPOCH
 
 _BY_ID = 10
 _NO_RETENTION = -1

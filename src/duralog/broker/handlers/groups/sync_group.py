@@ -25,7 +25,7 @@ def handle(groups: GroupCoordinator, request: Request) -> Answer:
         return refuse(request, INVALID_GROUP_ID, None)
     later = DelayedAnswer()
     try:
-        groups.check_ready(message.group_id)
+        groups.log.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         asked = SyncRequest(
             group_id=message.group_id,

@@ -12,8 +12,9 @@ from duralog.broker.fetch.purgatory import Fetch, Fetches
 from duralog.broker.fetch.reading import FetchLimits
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
 from duralog.broker.fetch.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key
-from duralog.broker.fetch.wanted import NO_EPOCH, Wanted
+from duralog.broker.fetch.wanted import Wanted
 from duralog.broker.runtime import Runtime
+from duralog.broker.topics.leadership import NO_EPOCH
 from duralog.broker.topics.partition import NO_TOPIC_ID
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.wire import error_codes

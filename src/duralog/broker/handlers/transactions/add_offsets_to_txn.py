@@ -22,7 +22,7 @@ def handle(groups: GroupCoordinator, transactions: TransactionCoordinator, reque
     error = transactions.add_partitions(
         message.transactional_id,
         Producer(message.producer_id, message.producer_epoch),
-        [TopicPartition(CONSUMER_OFFSETS, groups.partition_for(message.group_id))],
+        [TopicPartition(CONSUMER_OFFSETS, groups.log.partition_for(message.group_id))],
         client_version=0,
     )
     if error == PRODUCER_FENCED and request.version < _KNOWS_FENCED:

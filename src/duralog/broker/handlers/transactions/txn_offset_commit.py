@@ -11,7 +11,6 @@ from typing import Any
 
 from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.offsets.commits import Committer, Errors, TopicCommit
-from duralog.broker.groups.offsets.records import NO_LEADER_EPOCH
 from duralog.broker.groups.offsets.table import PartitionCommit
 from duralog.broker.groups.refusal import GroupRefusal
 from duralog.broker.topics.topics import Topics
@@ -25,6 +24,7 @@ from duralog.broker.wire.error_codes import (
 )
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.format.layout import NO_LEADER_EPOCH
 
 _KNOWS_LOADING = 2
 _NO_GENERATION = -1
@@ -83,7 +83,7 @@ def _commit(
         message.transactional_id,
         message.producer_id,
         message.producer_epoch,
-        groups.partition_for(message.group_id),
+        groups.log.partition_for(message.group_id),
         request.version,
     )
     if error != NONE:

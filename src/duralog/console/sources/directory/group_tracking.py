@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from duralog.broker.groups.group_loading import FoldedLog
 from duralog.broker.topics.coordinator_log import LoggedMarker, LoggedRecord, read_log
-from duralog.client.groups import GroupView
 from duralog.config.error_text import printable
 from duralog.console.sources.directory.fresh_logs import FreshLogs
 from duralog.errors import DuralogError
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.format.topic_partition import TopicPartition
-from duralog.operations.group_records import EndOffset, GroupRecords
+from duralog.operations.group_records import GroupRecords
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.read_only_partitions import PartitionView
 
@@ -28,7 +27,7 @@ class GroupTracking:
 
     def __init__(self, logs: FreshLogs) -> None:
         self._logs = logs
-        self._records = GroupRecords()
+        self.records = GroupRecords()
         self._folded: dict[TopicPartition, FoldedLog] = {}
         self._positions: dict[TopicPartition, tuple[PartitionView | None, int]] = {}
         """Of each partition, the view after which it was read to its end, and up to where."""
@@ -42,7 +41,7 @@ class GroupTracking:
         )
         if is_other:
             # The topic is gone, or another one has its name.
-            self._records, self._folded, self._positions = GroupRecords(), {}, {}
+            self.records, self._folded, self._positions = GroupRecords(), {}, {}
         self.note = None
         left = _RECORDS_AT_ONCE
         for place, view in found.items():
@@ -62,9 +61,6 @@ class GroupTracking:
             self._positions[place] = (view if is_all else None), reached
             if not is_all:
                 self.note = "The groups are still being read: there is more in __consumer_offsets."
-
-    def views(self, end_offset: EndOffset) -> list[GroupView]:
-        return self._records.views(end_offset)
 
     def _reading(self, folded: FoldedLog, position: int, most: int) -> Callable[[PartitionLog], tuple[int, int, bool]]:
         def read(log: PartitionLog) -> tuple[int, int, bool]:
@@ -86,7 +82,7 @@ class GroupTracking:
 
             # What a transaction committed counts when the transaction does; other commits do not wait for it.
             for record in folded.taking_effect(entries()):
-                self._records.add(record)
+                self.records.add(record)
             return reached, taken, reached == end
 
         return read

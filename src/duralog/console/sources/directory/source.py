@@ -103,7 +103,7 @@ class DirectorySource:
             overview = snapshot.overview
             if overview.is_online:
                 self._tracking.read_on(snapshot.views)
-                views = self._tracking.views(_ends(snapshot))
+                views = self._tracking.records.views(_ends(snapshot))
                 self._lags.add(overview.taken_ms, views)
                 self._groups = {view.group: view for view in views}
             notes = [*overview.notes, self._tracking.note, None if self._metrics is None else self._metrics.note]
