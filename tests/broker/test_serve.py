@@ -306,7 +306,10 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("setting", "reason"),
         [
-            ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "no access rules here"),
+            (
+                "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "no authorization",
+            ),
             ("listeners=SSL://127.0.0.1:0", "only PLAINTEXT is supported"),
             ("listeners=PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:1", "does not say what SECOND is"),
             ("log.dirs=/a,/b", "several directories; one is supported"),

@@ -133,7 +133,6 @@ def test_partitions_have_offsets_and_no_segments(broker: TestBroker, source: Bro
 
 def test_what_only_files_tell_says_how_to_see_it(source: BrokerSource) -> None:
     assert not source.has_files
-    assert not source.allows_changes
     for refused in (
         lambda: source.scan_segment("orders", 0, 0),
         lambda: source.rehearsal("orders", 0),

@@ -452,7 +452,7 @@ def test_the_background_thread_looks_and_ends(stores: Any, tmp_path: Path) -> No
     directory = stores.copied("shop", tmp_path / "data")
     source = open_source(str(directory), refresh_seconds=0.01)
     first = source.overview()
-    assert (first.kind, source.has_files, source.allows_changes) == (SourceKind.DIRECTORY, True, False)
+    assert (first.kind, source.has_files) == (SourceKind.DIRECTORY, True)
     wait_until(lambda: source.overview() is not first)
     source.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "duralog-console-refresh"]

@@ -167,7 +167,7 @@ def test_offsets_beside_the_picture() -> None:
     figures = {figure.marker: figure for figure in offset_figures(LOG)}
     assert [figure.value for figure in figures.values()] == ["0", "100", "200", "390", "400", "400"]
     assert figures["first-uncleanable-offset"].about == "min.compaction.lag.ms is 6 hours"
-    assert figures["last-stable-offset"].about == "10 offsets behind an open transaction."
+    assert figures["last-stable-offset"].about == "10 offsets after the start of an open transaction."
     plain = offset_figures(replace(LOG, first_dirty_offset=None, first_uncleanable_offset=None))
     assert [figure.marker for figure in plain] == ["start-offset", "last-stable-offset", "high-watermark", "end-offset"]
 

@@ -5,6 +5,8 @@ Each package imports only those below it, and `broker` is imported by none of th
 | package or module | what it is |
 |---|---|
 | `broker` | the composition root: makes the parts below and binds the handlers to them |
+| `ephemeral_folder` | the temporary directory of a broker that keeps nothing |
+| `warm_up` | loads the kernels before the first append needs them |
 | `metrics`, `metrics_server` | what Prometheus scrapes |
 | `handlers` | one module for each API of the protocol |
 | `produce`, `fetch`, `groups`, `transactions` | what these APIs do; none of the four knows another |

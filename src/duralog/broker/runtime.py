@@ -18,7 +18,7 @@ from duralog.storage.store import Store
 class Runtime:
     store: Store
     node: Node
-    """This broker by the address of its first listener."""
+    """This broker, with the advertised address of its first listener."""
     clock: Clock
     """The time of day, in milliseconds. Timers have a clock of their own, which is never set back."""
     timers: Timers

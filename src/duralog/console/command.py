@@ -100,7 +100,7 @@ def console(
             source = open_source(place, data=directory, allow_changes=allow_changes, metrics=metrics)
             try:
                 page = f"http://{bound}/"
-                run(source, listener, host=address.host, when_ready=lambda: _tell_ready(page, browse=not no_browser))
+                run(source, listener, host=address.host, when_ready=lambda: _announce(page, browse=not no_browser))
             finally:
                 source.close()
 
@@ -119,7 +119,7 @@ def _check_toolkit() -> None:
         raise MissingExtra("to show a web page", "nicegui", extra="console") from None
 
 
-def _tell_ready(page: str, *, browse: bool) -> None:
+def _announce(page: str, *, browse: bool) -> None:
     typer.echo(f"duralog console is ready on {page}")
     sys.stdout.flush()
     if browse and _has_screen():

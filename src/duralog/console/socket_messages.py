@@ -63,17 +63,17 @@ def _is_greeting(scope: Scope) -> bool:
 
 
 def _only_understood(receive: Receive) -> Receive:
-    has_told = False
+    is_logged = False
 
     async def understood() -> Message:
-        nonlocal has_told
+        nonlocal is_logged
         while True:
             message = await receive()
             if message["type"] != "websocket.receive" or is_understood(message.get("text")):
                 return message
-            if not has_told:
-                has_told = True
-                _logger.warning("a socket says what no page of this console does: it is not listened to")
+            if not is_logged:
+                is_logged = True
+                _logger.warning("ignored a message that no page of this console sends")
 
     return understood
 

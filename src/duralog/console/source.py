@@ -10,7 +10,7 @@ Methods are of two kinds, and each one's first word says which:
 - **Reads**: opens files or asks a broker. Call it in a worker thread, never on the event loop.
 
 All raise `UnknownTopic` for what does not exist, and other `DuralogError`s, each one sentence for people, for what
-cannot be done now. A source without files raises `NotFromHere` for what only files tell. OS errors do not come out.
+cannot be done now. A source without files raises `NotFromHere` for what only files have. `OSError`s are converted.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def always_wanted() -> bool:
 
 
 class NotFromHere(DuralogError):
-    """Only a log directory can tell this, and there is only a broker; the sentence says what to start instead."""
+    """This needs a log directory, and the console has only a broker. The message says how to start it with one."""
 
 
 class ChangesNotAllowed(DuralogError):
-    """The console was started without `--allow-changes`; the sentence has the command to type."""
+    """The console was started without `--allow-changes`; the message has the command to type."""
 
 
 class Busy(DuralogError):
@@ -53,7 +53,7 @@ class KeySearch(Protocol):
         """Quick. Ask again and again while its state is `running`."""
 
     def found(self) -> tuple[ShownRecord, ...]:
-        """Quick. By offset; a bounded number. If there are more, the search stops there and can go on from there."""
+        """Quick. By offset; a bounded number. If there are more, the search stops; another one can start from there."""
 
     def stop(self) -> None:
         """Quick. Ends soon; what was found below the offset of its progress stays."""
@@ -85,10 +85,6 @@ class VerifyRun(Protocol):
 
 
 class Source(Protocol):
-    @property
-    def allows_changes(self) -> bool:
-        """Quick."""
-
     @property
     def has_files(self) -> bool:
         """Quick. Whether there are segments, scans, explanations, compactions, checks and a quarantine to show."""

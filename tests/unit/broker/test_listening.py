@@ -139,7 +139,7 @@ class TestListeners:
             ({"listeners": "PLAINTEXT://host"}, "not of the form NAME://HOST:PORT"),
             ({"listeners": "PLAINTEXT://host:99999"}, "not of the form NAME://HOST:PORT"),
             ({"listeners": "CONTROLLER://:1", "controller.listener.names": "CONTROLLER"}, "none for clients"),
-            ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "means every address"),
+            ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "a wildcard address"),
             (
                 {
                     "advertised.listeners": "OTHER://h:1",

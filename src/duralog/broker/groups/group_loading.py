@@ -165,7 +165,7 @@ def _load_partitions(known: KnownGroups, log: GroupLog, logger: logging.Logger) 
         if len(own.records) < len(loaded.records):
             others = len(loaded.records) - len(own.records)
             logger.warning(
-                "%s-%d has %d records of groups that belong to other partitions: they do not count",
+                "%s-%d has %d records of groups that belong to other partitions: they are ignored",
                 partition.topic,
                 number,
                 others,

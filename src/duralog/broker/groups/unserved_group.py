@@ -121,7 +121,7 @@ class ShareGroup(UnservedGroup):
         return True
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        raise AssertionError("a share group is not taken away")
+        raise AssertionError("a share group is never deleted")
 
     def expiry_base(self, commit_timestamp_ms: int) -> int | None:
         del commit_timestamp_ms

@@ -137,7 +137,7 @@ class EventLoop:
             os.close(self._wakeup)
 
     def close(self) -> None:
-        """Give the loop's own descriptors back. It can not be used any more."""
+        """Close the loop's own descriptors. It cannot be used any more."""
         for connected in self._to_close:
             connected.close()
         self._to_close.clear()

@@ -1,4 +1,4 @@
-"""The addresses of host names, looked up on a few threads of their own: nothing ever waits for a name service.
+"""The addresses of host names, looked up on a few threads: the event loop never waits for a name service.
 
 `follow` says which names are wanted. A name has no addresses until it is resolved. One that cannot be resolved is
 logged once and tried again, less and less often. One that is resolved keeps its addresses as long as it is wanted, as

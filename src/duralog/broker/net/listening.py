@@ -1,4 +1,4 @@
-"""Which addresses the broker listens on, and which one it tells clients: from Kafka's configs or the command line.
+"""The addresses that the broker listens on, and those it advertises: from Kafka's configs or the command line.
 
 There may be several listeners, as clients inside and outside of containers need different addresses: each client gets
 the advertised address of the listener that it connected to. None is encrypted. Kafka's example configuration
@@ -92,7 +92,7 @@ class Listening:
         if strange := advertised.keys() - bound.keys():
             raise InvalidConfig(f"advertised.listeners: {min(strange)} is not among the listeners")
         if any(is_anywhere(address.host) for address in advertised.values()):
-            raise InvalidConfig("advertised.listeners: clients can not connect to an address that means every address")
+            raise InvalidConfig("advertised.listeners: clients cannot connect to a wildcard address")
         return cls(
             tuple(Listener(name, where, advertised.get(name) or _reachable(where)) for name, where in bound.items())
         )

@@ -32,7 +32,7 @@ class Outgoing(deque[bytes | memoryview | FileSlice]):
 
     @property
     def memory_bytes(self) -> int:
-        """Of the parts that are no files."""
+        """The size of the parts that are in memory: all but slices of files."""
         return sum(len(part) for part in self if not isinstance(part, FileSlice))
 
     def send(self, most_bytes: int) -> int:

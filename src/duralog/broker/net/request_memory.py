@@ -65,7 +65,7 @@ class Holder(Protocol):
         """The memory that it needs to receive its request completely; 0 if it holds nothing yet."""
 
     def take_memory(self) -> bool:
-        """Go on, if there is memory by now."""
+        """Continue to receive, if there is memory now."""
 
     def close_as_slow(self, why: str) -> None: ...
 

@@ -52,7 +52,7 @@ def name_fault(name: str) -> Fault | None:
 
 
 def new_name_fault(name: str, existing: Mapping[str, Any], by_collision_key: Mapping[str, str]) -> Fault | None:
-    """Why there cannot be a new topic of this name beside those that exist."""
+    """Why a topic of this name cannot be created; `existing` are the topics that there are."""
     if name == CLUSTER_METADATA:
         return Fault(codes.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in existing:

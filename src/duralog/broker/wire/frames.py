@@ -31,14 +31,14 @@ _HEADER = struct.Struct(">hhih")
 _NEGATIVE_FROM = 1 << 31
 _MOST_TAGGED_FIELDS = 1000
 _EMPTY = memoryview(b"")
-_NO_TLS = "the client speaks TLS, which this port does not: it wants security.protocol=PLAINTEXT"
-_NO_HTTP = "the client speaks HTTP, which this port does not; metrics have one of their own"
+_NO_TLS = "the client speaks TLS, which this port does not: set security.protocol=PLAINTEXT"
+_NO_HTTP = "the client speaks HTTP, which this port does not; metrics have their own port"
 _OTHERS = {b"\x16\x03": _NO_TLS, b"GET ": _NO_HTTP, b"HEAD": _NO_HTTP, b"POST": _NO_HTTP, b"PUT ": _NO_HTTP}
-"""What others begin with who have come to the wrong port, and what to do about it."""
+"""How requests of other protocols begin, and what to log when a client has the wrong port."""
 
 
 class InvalidFrame(DuralogError):
-    """Bytes that are no request of Kafka's protocol, or more than is allowed."""
+    """The bytes are not a request of Kafka's protocol, or are more than is allowed."""
 
 
 class FrameReader:

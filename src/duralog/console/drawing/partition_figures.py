@@ -66,7 +66,9 @@ def offset_figures(facts: PartitionFacts) -> list[Figure]:
             "last-stable-offset",
             "Last stable",
             number_text(facts.last_stable_offset),
-            f"{counted(undecided, 'offset')} behind an open transaction." if undecided > 0 else "No open transaction.",
+            f"{counted(undecided, 'offset')} after the start of an open transaction."
+            if undecided > 0
+            else "No open transaction.",
         )
     )
     figures.append(

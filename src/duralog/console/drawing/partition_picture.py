@@ -39,7 +39,7 @@ _DIRTY = Name("first-dirty", "first dirty", "dirty", "First dirty offset: below 
 _UNCLEANABLE = Name(
     "first-uncleanable", "first uncleanable", "limit", "First uncleanable offset: no compaction goes beyond it yet"
 )
-_STABLE = Name("last-stable", "last stable", "LSO", "Last stable offset: behind it, transactions are undecided")
+_STABLE = Name("last-stable", "last stable", "LSO", "Last stable offset: from here on, transactions are undecided")
 _WATERMARK = Name("high-watermark", "high watermark", "HW", "High watermark: consumers read up to it")
 _END = Name("log-end", "end", "end", "Log end offset: the next record gets it")
 

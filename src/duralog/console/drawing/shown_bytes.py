@@ -1,6 +1,6 @@
 """Keys, values and headers as people can read them: JSON laid out, text, or hexadecimal where the bytes are neither.
 
-The bytes come from anybody. Control characters and those that turn the direction of text round are shown as escapes,
+The bytes are not trusted. Control characters and those that turn the direction of text round are shown as escapes,
 never as themselves. What comes out are texts, to be shown as text. All of it is bounded: what is longer than a limit is
 cut, and says so.
 """

@@ -34,7 +34,7 @@ class TopicFacts:
     partitions: int
     """Those in this directory, or those that the broker knows."""
     size_bytes: int | None
-    """Of the log files; None where a broker does not tell."""
+    """Of the log files; None if the broker does not report it."""
     records: int | None
     """End offsets less start offsets: a compacted log has fewer."""
     policy: str

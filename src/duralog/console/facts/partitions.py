@@ -72,7 +72,6 @@ class OpenTransactionFacts:
     producer_id: int
     producer_epoch: int
     first_offset: int
-    last_append_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,9 +64,9 @@ class RecordPage:
     first_offset: int
     """The page answers for the offsets from here up to, not including, `next_offset`: gaps in it are real gaps."""
     next_offset: int
-    """Ask for this offset to go on."""
+    """Where the next page starts."""
     previous_offset: int | None
-    """Ask for this one with `backwards` to go back; None at the start of the log."""
+    """The page before is below it: ask for it with `backwards`. None at the start of the log."""
     start_offset: int
     """Of the log, as are the end and the last stable offset."""
     end_offset: int

@@ -18,7 +18,7 @@ from duralog.console.ui.figures import FigureList, draw_bar
 from duralog.console.ui.layout import Console, live
 from duralog.errors import DuralogError
 
-_LOOK_SECONDS = 0.3
+_REFRESH_SECONDS = 0.3
 
 
 class CompactionRunPart:
@@ -27,7 +27,7 @@ class CompactionRunPart:
         self._topic = topic
         self._partition = partition
         self._when_over = when_over
-        self._told: CompactionRun | None = None
+        self._shown_run: CompactionRun | None = None
         """The run whose end is on the page."""
         self._was_seen_running = False
         with section("Run") as self._section:
@@ -42,8 +42,8 @@ class CompactionRunPart:
             self._result = block("div", "run-result", marker="run-result")
             self._error = text("p", "", "tone bad", marker="run-error", role="alert")
         self._confirm()
-        self._look()
-        live(self._look, _LOOK_SECONDS)
+        self._refresh()
+        live(self._refresh, _REFRESH_SECONDS)
 
     def set_visibility(self, is_visible: bool) -> None:
         self._section.set_visibility(is_visible)
@@ -66,9 +66,9 @@ class CompactionRunPart:
             self._source.compact(self._topic, self._partition)
         except (DuralogError, OSError) as error:
             ui.notify(printable(describe(error)), type="negative", position="bottom")
-        self._look()
+        self._refresh()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         why_not = self._source.why_no_compaction(self._topic, self._partition)
         latest = self._source.compaction()
         view = None if latest is None else latest.progress()
@@ -86,8 +86,8 @@ class CompactionRunPart:
             self._bar.props["value"] = f"{overall_share(view):.3f}"
             self._words.text = progress_words(view)
             self._error.text = ""
-        elif self._told is not latest:
-            self._told = latest
+        elif self._shown_run is not latest:
+            self._shown_run = latest
             self._show_end(latest)
 
     def _show_end(self, ended: CompactionRun) -> None:

@@ -109,7 +109,7 @@ class _GroupPage:
         self._why_no_members.text = (
             "This group has no members at the moment."
             if knows_members
-            else "Who is in the group is known to a running broker only: duralog console HOST:PORT --data DIR."
+            else "Only a running broker knows the members: duralog console HOST:PORT --data DIR."
         )
 
     def _offsets_table(self) -> DataTable[_OffsetRow]:

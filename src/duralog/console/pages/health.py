@@ -30,7 +30,7 @@ from duralog.errors import DuralogError
 
 _FAST_SECONDS = 0.5
 _SLOW_SECONDS = 10.0
-"""What only a recovery or a repair changes is read again so often."""
+"""The interval for what only a recovery or a repair changes."""
 _BEGIN = "Check now"
 _STOP = "Stop"
 
@@ -91,7 +91,7 @@ class _Check:
         self._run: VerifyRun | None = None
         self._shown: VerifyView | None = None
         self._topics: frozenset[str] = frozenset()
-        with section("Check of all files", "Reads every log and compares what stands beside it; changes nothing."):
+        with section("Check of all files", "Reads every log and checks it against its indexes; changes nothing."):
             with block("div", "row"):
                 # One button for both, so that it keeps the keyboard's focus.
                 self._button = text("button", _BEGIN, "button", marker="verify", type="button")
@@ -168,7 +168,7 @@ class _Cleaner:
             self._metrics = block("dl", "facts", marker="cleaner-metrics")
             self._notes = block("div")
             self._table = cleaner_table()
-        self._told: tuple[str, ...] | None = None
+        self._shown_notes: tuple[str, ...] | None = None
         self._measured: dict[str, float] | None = None
         self.refresh()
         live(self.refresh)
@@ -183,8 +183,8 @@ class _Cleaner:
         )
         self._table.show(facts.rows)
         self._table.set_visibility(bool(facts.rows))
-        if facts.notes != self._told:
-            self._told = facts.notes
+        if facts.notes != self._shown_notes:
+            self._shown_notes = facts.notes
             self._notes.clear()
             if facts.notes:
                 with self._notes:
@@ -203,12 +203,14 @@ class _Cleaner:
 def _check_sentence(view: VerifyView) -> str:
     what = "" if view.topic is None else f" of {view.topic}" + ("" if view.partition is None else f"-{view.partition}")
     read = f"{bytes_text(view.bytes_done)} in {duration_text(round(view.seconds * 1000))}"
-    partitions = counted(view.partitions_done, "partition")
+    partitions = counted(view.partitions_total, "partition")
+    if view.partitions_done < view.partitions_total:
+        partitions = f"{number_text(view.partitions_done)} of {partitions}"
     found = "no errors" if not view.errors else counted(view.errors, "error")
     if view.state == RunState.RUNNING:
         where = f", at {view.current}" if view.current else ""
         return f"Checking{what}: {share_text(view.share)}, {partitions}{where}; {found} so far"
     if view.state == RunState.FAILED:
-        return f"The check{what} failed: {view.error or 'for an unknown reason'}"
+        return f"The check{what} failed: {view.error or 'unknown reason'}"
     ended = "stopped" if view.state == RunState.STOPPED else "done"
     return f"Check{what} {ended} {age_text(view.started_ms)}: {found} in {partitions}, {read}"

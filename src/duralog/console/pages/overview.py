@@ -49,7 +49,7 @@ class _OverviewPage:
                 self._size_chart = TimeChart("Size of all logs", unit="size", marker="chart-size")
         with section("Topics", marker="topics-part"):
             self._no_topics = empty_state(
-                "No topics yet. Make one:",
+                "No topics yet. Create one:",
                 f"duralog topic create {commands_place(overview)} --topic orders --partitions 3",
                 marker="no-topics",
             )

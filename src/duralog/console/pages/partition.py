@@ -170,7 +170,7 @@ class PartitionPage:
 
 def _hint(facts: PartitionFacts, picture: Picture) -> str:
     if not facts.segments:
-        return "Offsets only: what the log is made of, its files tell."
+        return "Offsets only: segments are shown if the log directory is given."
     if facts.start_offset == facts.end_offset:
         return f"No records yet. The next one gets offset {number_text(facts.end_offset)}."
     if picture.axis.kind is AxisKind.BYTES:

@@ -17,7 +17,7 @@ from duralog.console.ui.elements import block, text
 from duralog.console.ui.layout import live
 from duralog.errors import DuralogError
 
-_LOOK_SECONDS = 0.25
+_REFRESH_SECONDS = 0.25
 _LONGEST_KEY = 60
 
 Show = Callable[[tuple[ShownRecord, ...], str, bool], None]
@@ -43,7 +43,7 @@ class RecordSearch:
             self._on = text("button", "Search on", "quiet-button", type="button", marker="search-on")
             self._on.on("click", self._go_on)
         self.hide()
-        live(self._look, _LOOK_SECONDS)
+        live(self._refresh, _REFRESH_SECONDS)
         # Only a few may run: one without a page would keep others from starting.
         ui.context.client.on_delete(self.stop)
 
@@ -60,7 +60,7 @@ class RecordSearch:
         self._line.set_visibility(True)
         self._on.set_visibility(False)
         self._stop.set_visibility(True)
-        self._look()
+        self._refresh()
 
     def stop(self) -> None:
         if self._search is not None:
@@ -70,7 +70,7 @@ class RecordSearch:
         self._search = None
         self._line.set_visibility(False)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         search = self._search
         if search is None:
             return

@@ -161,14 +161,14 @@ class RecordBrowser:
         else:
             empty = "No records in these offsets: compaction took them away. Newer or older pages have some."
         self._list.show(empty=empty)
-        self._tell_where()
+        self._show_place()
 
-    def _tell_where(self) -> None:
+    def _show_place(self) -> None:
         if self._page is None:
             return
         page, shown = self._page, len(self._records)
         is_paused = self._place.is_followed and (self._is_away or self._place.opened is not None)
-        self._list.show(paused="Paused while you read. Go on" if is_paused else "")
+        self._list.show(paused="Paused while you read. Resume" if is_paused else "")
         where = (
             f"{counted(shown, 'record')} of offsets {number_text(page.start_offset)} to {number_text(page.end_offset)}"
         )
@@ -212,7 +212,7 @@ class RecordBrowser:
 
     def _scrolled(self, is_away: bool) -> None:
         self._is_away = is_away
-        self._tell_where()
+        self._show_place()
 
     async def _tail(self) -> None:
         page, turn = self._page, self._turn
@@ -227,7 +227,7 @@ class RecordBrowser:
             self._show(kept)
         self._tools.show_page(more)
         self._note.text = more.note or ""
-        self._tell_where()
+        self._show_place()
 
     async def _open(self, offset: int | None) -> None:
         if offset != self._place.opened:
@@ -235,7 +235,7 @@ class RecordBrowser:
             self._place = self._place.opening(offset)
             ui.navigate.history.replace(records_path(self._topic, self._partition) + self._place.query())
         self._list.show(opened=None if offset is None else str(offset))
-        self._tell_where()
+        self._show_place()
         record = None if offset is None else self._records.get(offset)
         if offset is None:
             self._opened = None

@@ -41,7 +41,7 @@ class CombinedSource(DirectorySource):
 
     def step(self) -> None:
         super().step()
-        # Not under the lock of the files: who reads them need not wait for a broker that is away.
+        # Not under the lock of the files: readers of files must not wait for a broker that is away.
         with self._asking:
             of_directory = super().overview()
             if self._broker.step():

@@ -163,7 +163,7 @@ def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH
             notice.take_back()
         except (DuralogError, OSError) as error:
             if not timer.is_deleted:
-                notice.tell(printable(describe(error)))
+                notice.show(printable(describe(error)))
 
     timer = ui.timer(seconds, tick, immediate=False)
     return timer
@@ -173,19 +173,19 @@ class Notice:
     """A sentence at the foot of the page that stays until it is no longer true, or the reader closes it."""
 
     def __init__(self) -> None:
-        self._told = ""
+        self._sentence = ""
         self._shown: ui.notification | None = None
 
-    def tell(self, sentence: str) -> None:
-        if sentence != self._told:
+    def show(self, sentence: str) -> None:
+        if sentence != self._sentence:
             self.take_back()
-            self._told = sentence
+            self._sentence = sentence
             self._shown = ui.notification(
                 sentence, type="warning", position="bottom", timeout=None, close_button="Close"
             )
 
     def take_back(self) -> None:
-        self._told = ""
+        self._sentence = ""
         if self._shown is not None and not self._shown.is_deleted:
             self._shown.dismiss()
         self._shown = None

@@ -1,7 +1,7 @@
-"""Readings that may take seconds or minutes, in workers of their own.
+"""Reads that may take seconds or minutes, on their own worker threads.
 
-Pages share a few workers for what takes milliseconds: behind a log that is read from end to end, all of them would
-wait. A reading ends when the page that asked for it is gone.
+Pages share a few worker threads for reads of milliseconds, which would all wait for a log that is read from end to end.
+A long read ends when the page that asked for it is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _workers = ThreadPoolExecutor(_MOST_AT_A_TIME, thread_name_prefix="duralog-conso
 
 
 async def read_long(shown_in: Element, read: Callable[[IsWanted], T]) -> T | None:
-    """What `read` returns; None if the element was deleted before it began. `read` asks now and then if it goes on."""
+    """What `read` returns; None if the element was deleted before it began. `read` checks if it is still wanted."""
 
     def is_wanted() -> bool:
         return not shown_in.is_deleted

@@ -1,1 +1,1 @@
-"""Records and offsets: Produce, Fetch and other requests that read logs."""
+"""Records, offsets and producers of logs: Produce, Fetch, ListOffsets, DeleteRecords, and others."""

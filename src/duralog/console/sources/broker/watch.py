@@ -110,7 +110,7 @@ class BrokerWatch:
     def offsets(
         self, places: Iterable[Place], *, latest: bool, is_committed: bool = False
     ) -> dict[Place, int | DuralogError]:
-        """Where partitions end or begin; of one that cannot tell, why."""
+        """The end or start offsets of partitions, or why an offset is not known."""
         types = admin_module()
         spec = types.OffsetSpec.latest() if latest else types.OffsetSpec.earliest()
         found: dict[Place, int | DuralogError] = {}

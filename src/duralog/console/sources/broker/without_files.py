@@ -18,7 +18,6 @@ class WithoutFiles:
     """The part of a `Source` that only a directory could answer."""
 
     has_files = False
-    allows_changes = False
 
     def scan_segment(
         self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted

@@ -1,7 +1,7 @@
 """Batches of a log from an offset on, or backwards from it, a few at a time: what pages of records are made of.
 
-Headers are walked over first, so that nothing is read that is too large to be shown. Damage ends nothing: it is handed
-on as what stands in its place, and the next segment is read. Memory is bounded by the largest batch that is read.
+Headers are walked over first, so that nothing is read that is too large to be shown. Damage ends nothing: it is
+returned in place of the batches, and the next segment is read. Memory is bounded by the largest batch that is read.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _window(segment: Segment, stop: int) -> list[BatchHeader]:
     except CorruptRecord:
         if not begin:
             raise
-    # The index led to no batch, or the batches behind it lead elsewhere.
+    # The index entry does not point to a batch, or the batches after it do not end at `stop`.
     return [header for header in walk(segment.file, 0, stop) if header.position + header.size > wanted]
 
 

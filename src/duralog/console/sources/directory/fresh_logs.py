@@ -90,7 +90,6 @@ class FreshLogs:
                     producer_id=entry.producer_id,
                     producer_epoch=entry.producer_epoch,
                     first_offset=entry.transaction_first_offset,
-                    last_append_ms=entry.timestamp_ms,
                 )
                 for entry in entries
             ),

@@ -66,10 +66,10 @@ class DirectoryKeySearch(SearchThread):
                 return RunState.STOPPED
             before = len(self._found)
             if not all(self._search_piece(piece, log, start) for piece in step.pieces):
-                # Who searches on from here finds what this step had.
+                # A search that continues from here finds the records of this step.
                 del self._found[before:]
                 return RunState.STOPPED
-            # Where the logs are asked a second time, after a segment has vanished, it goes on from here.
+            # If a segment vanishes, the log is asked again, and the search continues from here.
             self._from_offset = step.next_offset
             progress = self._progress
             read = progress.bytes_read + step.read_bytes

@@ -111,7 +111,7 @@ class PageReader:
             if len(found) >= limit or next_offset >= end:
                 break
             if read_bytes >= _MOST_READ_BYTES:
-                self._tell_read(read_bytes)
+                self._note_read(read_bytes)
                 break
         else:
             next_offset = end
@@ -132,7 +132,7 @@ class PageReader:
             if len(found) >= limit or first_offset <= start:
                 break
             if read_bytes >= _MOST_READ_BYTES:
-                self._tell_read(read_bytes)
+                self._note_read(read_bytes)
                 break
         else:
             first_offset = start
@@ -156,7 +156,7 @@ class PageReader:
                 if not self._committed_only or record.kind is RecordKind.DATA:
                     yield record
 
-    def _tell_read(self, read_bytes: int) -> None:
+    def _note_read(self, read_bytes: int) -> None:
         self._notes.append(f"The page ends here: {read_bytes >> 20} MiB were read for it.")
 
     def _page(self, records: list[ShownRecord], first_offset: int, next_offset: int) -> RecordPage:

@@ -70,7 +70,6 @@ class DirectorySource:
     ) -> None:
         """Reads the directory once, so that there is something to show."""
         self.path = path
-        self.allows_changes = allow_changes
         self._clock = clock
         self._snapshots = DirectorySnapshots(path, config or BrokerConfig(), clock)
         self._logs = FreshLogs(self._snapshots.store)
