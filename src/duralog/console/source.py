@@ -96,7 +96,7 @@ class Source(Protocol):
         """Quick. By partition. Raises `UnknownTopic`."""
 
     def partition(self, topic: str, partition: int) -> PartitionFacts:
-        """Reads. Refreshes the whole directory first, or asks the broker for the topic.
+        """Reads. Refreshes the whole directory first, or asks the broker for the offsets.
 
         A log that cannot be opened raises a `DuralogError` that says why.
         """
