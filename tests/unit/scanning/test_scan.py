@@ -11,7 +11,7 @@ import pytest
 import duralog
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.scanning import scan as scan_module
-from tests.support.spark.planned_log import NOW_MS, fill, offsets, open_for_writing
+from tests.support.spark.planned_log import NOW_MS, fill, offsets, open_for_writing, record
 
 END = 1000
 
@@ -82,5 +82,44 @@ def test_damage_is_raised_where_it_is_reached(path: Path, tmp_path: Path) -> Non
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 0xFF
     log.write_bytes(data)
+    reader = duralog.scan(tmp_path)
+    found: list[int] = []
     with pytest.raises(duralog.CorruptRecord):
-        duralog.scan(tmp_path).read_all()
+        found.extend(offset for batch in reader for offset in batch.column("offset").to_pylist())
+    assert found == list(range(50))
+
+
+def test_only_committed_records(tmp_path: Path) -> None:
+    with open_for_writing(tmp_path) as store:
+        store.create_topic("orders", 1)
+        log = store.partition("orders", 0)
+        for number in range(3):
+            records = [record(value) for value in range(10)]
+            log.append(records, producer_id=1, producer_epoch=0, base_sequence=number * 10, is_transactional=True)
+            if number < 2:
+                log.end_transaction(1, 0, commit=number == 1)
+    committed = duralog.scan(tmp_path, isolation="read_committed").read_all()
+    assert offsets(committed) == list(range(11, 21))
+    assert len(offsets(duralog.scan(tmp_path).read_all())) == 30
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_a_compacted_log(tmp_path: Path) -> None:
+    with open_for_writing(tmp_path) as store:
+        store.create_topic("orders", 1, {"cleanup.policy": "compact"})
+        log = store.partition("orders", 0)
+        fill(log, 0, END)
+        log.roll()
+        store.compact("orders", 0)
+        kept = log.read_arrow()
+    assert offsets(kept) == list(range(END - 50, END))
+    assert duralog.scan(tmp_path).read_all().equals(kept)
+
+
+def test_wrong_arguments_are_refused_at_the_call(path: Path) -> None:
+    with pytest.raises(ValueError, match="threads must be 1 or more, not 0"):
+        duralog.scan(path, threads=0)
+    with pytest.raises(TypeError, match=r"topics must be a list of names: give \['orders'\] instead of 'orders'"):
+        duralog.scan(path, topics="orders")
+    with pytest.raises(TypeError, match="columns must be a list of names"):
+        duralog.scan(path, columns="key")
