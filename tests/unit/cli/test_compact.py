@@ -265,6 +265,22 @@ def test_an_interruption_leaves_a_directory_in_order(
     assert CliRunner().invoke(app, ["verify", "-q", str(directory.path)]).exit_code == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_an_interruption_before_the_first_partition_shows_no_totals(
+    directory: CompactedDirectory, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    with directory.open() as store:
+        fill(directory.log(store, "orders"))
+
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("duralog.operations.compact.chosen_logs", interrupt)
+    result = compact(directory.path, *options, code=130)
+    assert result.stdout == ""
+    assert result.stderr == "duralog: interrupted\n"
+
+
 def test_a_directory_in_use(directory: CompactedDirectory) -> None:
     with directory.open() as store:
         fill(directory.log(store, "orders"))

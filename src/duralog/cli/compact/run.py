@@ -36,16 +36,16 @@ _MOST_IDLE = 8
 
 def run_compact(request: CompactRequest, workers: Workers, screen: Screen) -> None:
     """Ends the command with an exit code if something failed or is damaged."""
-    shown = _Shown(screen)
+    shown = _Shown(screen, is_dry_run=request.spark.dry_run)
     try:
         report = compact(request, workers, on_progress=screen.bar.show, on_partition=shown.add)
     except NotCompacted as error:
         raise not_compacted(error) from None
     except KeyboardInterrupt:
-        shown.end(shown.totals, is_dry_run=False)
+        shown.end_interrupted()
         raise
     note_no_logs(screen.output, report.path, len(report.partitions), report.not_compacted)
-    shown.end(report.totals, is_dry_run=report.is_dry_run)
+    shown.end(report.totals)
     if not report.is_well:
         raise typer.Exit(FAILURE)
 
@@ -77,17 +77,13 @@ def note_no_logs(output: Output, path: str, found: int, not_compacted: int | Non
 class _Shown:
     """In JSON each partition as it comes, for people a table at the end. Failures are shown as they come."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, is_dry_run: bool) -> None:
         self._screen = screen
+        self._is_dry_run = is_dry_run
         self._output = screen.output
         self._reports: list[CompactionReport] = []
         self._totals = CompactionTotals()
         self._began = time.monotonic()
-
-    @property
-    def totals(self) -> CompactionTotals:
-        """So far."""
-        return dataclasses.replace(self._totals, seconds=time.monotonic() - self._began)
 
     def add(self, done: CompactedPartition) -> None:
         self._totals.add(done)
@@ -98,7 +94,12 @@ class _Shown:
         if self._output.as_json:
             self._output.object(partition_object(done))
 
-    def end(self, totals: CompactionTotals, *, is_dry_run: bool) -> None:
+    def end_interrupted(self) -> None:
+        """What was done so far, if anything."""
+        if self._totals != CompactionTotals():
+            self.end(dataclasses.replace(self._totals, seconds=time.monotonic() - self._began))
+
+    def end(self, totals: CompactionTotals) -> None:
         """A table of what was compacted, damage, why there was nothing to do, and a line about all."""
         output = self._output
         if output.as_json:
@@ -117,7 +118,7 @@ class _Shown:
                 output.note(f"{report.topic}-{report.partition}", note)
         if len(idle) > _MOST_IDLE:
             output.note(f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; --explain shows why")
-        output.heading(_summary_line(totals, is_dry_run=is_dry_run))
+        output.heading(_summary_line(totals, is_dry_run=self._is_dry_run))
 
 
 def _cells(report: CompactionReport) -> list[str]:
