@@ -76,9 +76,8 @@ def lookup(
         say_warnings(wanted=not quiet)
         from duralog.cli.lookup_steps import LookupSteps
         from duralog.operations import lookup as use_case
-        from duralog.operations.chosen_partition import choose_partition
+        from duralog.operations.chosen_partition import opened_partition
 
-        log = choose_partition(path, topic, partition)
         target: use_case.Target
         if offset is not None:
             target = use_case.AtOffset(offset)
@@ -87,7 +86,10 @@ def lookup(
         else:
             assert key_bytes is not None
             target = use_case.WithKey(key_bytes)
-        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
+        with (
+            opened_partition(path, topic, partition) as log,
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+        ):
             steps = LookupSteps(log, shown.output)
             is_found = use_case.lookup(log, target, steps.show, on_progress=shown.bar.show)
         if not is_found or shown.output.findings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from duralog.errors import UnknownTopic
@@ -53,23 +54,28 @@ def chosen_in(path: str, topics: Collection[str] | None, partition: int | None) 
     return directory, Choice(topics, partition)
 
 
-def choose_partition(path: str, topic: str | None, partition: int | None) -> PartitionLog:
+@contextmanager
+def opened_partition(path: str, topic: str | None, partition: int | None) -> Iterator[PartitionLog]:
     """The log, for reading. The topic, or the partition, need not be given if there is only one."""
     directory, chosen = directory_of(path)
     if chosen is not None:
         topic, partition = chosen.topic, chosen.partition
-    store = Store(directory, read_only=True)
+    with Store(directory, read_only=True) as store:
+        yield store.partition(*_only_partition(store, path, topic, partition))
+
+
+def _only_partition(store: Store, path: str, topic: str | None, partition: int | None) -> TopicPartition:
     topics = store.topics()
     if topic is None:
         if not topics:
             raise UnknownTopic(f"{path}: there is no topic in it: give a log directory, or a partition's folder")
         if len(topics) != 1:
             listed = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
-            raise UnknownTopic(f"{path} has {len(topics)} topics: choose one with --topic ({listed})")
+            raise UnknownTopic(f"{path} has {len(topics)} topics: choose a topic ({listed})")
         topic = topics[0]
     partitions = [METADATA_PARTITION.partition] if topic == METADATA_PARTITION.topic else store.partitions(topic)
     if partition is None:
         if len(partitions) != 1:
-            raise UnknownTopic(f"{path}: choose one of the {len(partitions)} partitions of {topic} with --partition")
+            raise UnknownTopic(f"{path}: {topic} has {len(partitions)} partitions: choose a partition")
         partition = partitions[0]
-    return store.partition(topic, partition)
+    return TopicPartition(topic, partition)

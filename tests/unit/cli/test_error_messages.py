@@ -150,8 +150,8 @@ def test_names_that_are_not_near() -> None:
 
 
 def test_what_is_not_said(directory: Path) -> None:
-    assert "choose one with --topic (customers, orders)" in told("lookup", directory, "-o", 0, code=1)
-    assert "with --partition" in told("lookup", directory, "-t", "orders", "-o", 0, code=1)
+    assert "choose a topic (customers, orders)" in told("lookup", directory, "-o", 0, code=1)
+    assert "choose a partition" in told("lookup", directory, "-t", "orders", "-o", 0, code=1)
     assert "give one of --offset, --time and --key" in told("lookup", directory, "-t", "orders", code=2)
     assert "--yes" in told("topic", "delete", directory, "-t", "orders", code=2)
     assert "--topic" in told("consume", directory, code=2)

@@ -186,7 +186,7 @@ def test_lines() -> None:
 def test_wrong_usage(tmp_path: Path) -> None:
     for arguments in ([], ["--offset", 1, "--key", "x"], ["--time", "soon"], ["--offset", -1]):
         lookup(PLAIN, *arguments, code=2)
-    assert "choose one with --topic (__consumer_offsets, " in lookup(STORE, "--offset", 1, code=1).stderr
-    assert "5 partitions of codecs with --partition" in lookup(STORE, "-t", "codecs", "--offset", 1, code=1).stderr
+    assert "choose a topic (__consumer_offsets, " in lookup(STORE, "--offset", 1, code=1).stderr
+    assert "codecs has 5 partitions: choose a partition" in lookup(STORE, "-t", "codecs", "--offset", 1, code=1).stderr
     assert "no topic orders" in lookup(STORE, "-t", "orders", "--offset", 1, code=1).stderr
     lookup(tmp_path / "missing", "--offset", 1, code=1)

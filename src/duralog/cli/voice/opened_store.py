@@ -29,7 +29,8 @@ def opened_store(
             check_log_directory(path)
     config = broker_config(server_properties)
     if read_only:
-        yield Store(path, config=config, read_only=True)
+        with Store(path, config=config, read_only=True) as store:
+            yield store
         return
     with ProgressBar(wanted=not quiet) as bar, opened_for_writing(path, config, on_progress=bar.show) as store:
         bar.hide()
