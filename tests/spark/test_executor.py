@@ -163,6 +163,8 @@ def test_sessions_that_cannot_run_tasks_are_refused() -> None:
         SparkExecutor(Speculating()).run([1], squared, name="squares", writes=True)  # type: ignore[arg-type]
     with pytest.raises(DuralogError, match="Spark Connect cannot run them"):
         SparkExecutor(Connected()).run([1], squared, name="test")  # type: ignore[arg-type]
+    with pytest.raises(DuralogError, match="Spark Connect cannot run them"):
+        _ = SparkExecutor(Connected()).parallelism  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sizes", [[], [1], [1] * 50, [SMALLEST_TASK_BYTES] * 50, [1, 9 * LARGEST_TASK_BYTES, 1]])

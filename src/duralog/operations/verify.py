@@ -73,7 +73,7 @@ def verify(
         decode=request.deep,
     )
     size_bytes = verification.size_bytes
-    on_start(ToVerify(size_bytes, len({work.name for work in verification.work()})))
+    on_start(ToVerify(size_bytes, verification.partitions))
     for report in verification.run(lambda done, name: on_progress(Counted(label=name, done=done, total=size_bytes))):
         on_partition(report)
     return Verified(

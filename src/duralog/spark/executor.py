@@ -47,7 +47,7 @@ class SparkExecutor:
 
     @property
     def parallelism(self) -> int:
-        return self.spark.sparkContext.defaultParallelism
+        return _context_of(self.spark).defaultParallelism
 
     def run(
         self,

@@ -60,6 +60,13 @@ def test_the_rate_is_that_of_the_last_looks() -> None:
     assert Rate(5.0).at(5.0, 3) == 0
 
 
+def test_the_rate_begins_again_if_a_step_is_repeated() -> None:
+    rate = Rate(0.0)
+    assert rate.at(1.0, 100) == 100
+    assert rate.at(2.0, 10) == 0
+    assert rate.at(3.0, 30) == 20
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_one_line_that_fits(
     shown: Callable[[Callable[[], None]], str], columns: int, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from duralog.cli.topic.topics_of_broker import write_list
+from duralog.cli.voice.output import Output
+from duralog.client.topics import TopicView
 from duralog.command_line import app
+from duralog.config.entries import TOPIC_SOURCE, Value
 from duralog.format.record import Record
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.disk.file_system import LocalFileSystem
@@ -226,3 +231,12 @@ def test_a_directory_without_topics_says_how_to_make_one(new: Path, command: str
     Store(str(new)).close()
     assert f"no topics yet. To make one: duralog topic create {new} --topic NAME" in topic(command, new).stdout
     assert objects(command, new) == []
+
+
+def test_a_config_that_a_broker_does_not_show_is_null() -> None:
+    view = TopicView(name="orders", topic_id="id", partitions=(), configs=[Value("secret", None, TOPIC_SOURCE)])
+    stream = io.BytesIO()
+    output = Output(stream, as_json=True)
+    assert write_list([view], "localhost:9092", output)
+    output.flush()
+    assert json.loads(stream.getvalue())["configs"] == {"secret": None}

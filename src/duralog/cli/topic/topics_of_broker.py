@@ -36,7 +36,7 @@ def write_list(topics: Sequence[TopicView], address: str, output: Output) -> boo
             topic_id=topic.topic_id,
             partitions=len(topic.partitions),
             offsets=sum((each.end_offset or 0) - (each.start_offset or 0) for each in topic.partitions),
-            configs={config.name: config.text or "" for config in topic.configs if config.source == TOPIC_SOURCE},
+            configs={config.name: config.text for config in topic.configs if config.source == TOPIC_SOURCE},
         )
         for topic in topics
     ]

@@ -18,8 +18,8 @@ class TopicSummary:
     topic_id: str | None
     partitions: int
     offsets: int
-    configs: Mapping[str, str]
-    """Those that the topic sets itself."""
+    configs: Mapping[str, str | None]
+    """Those that the topic sets itself. None for a value that the broker does not show."""
     size_bytes: int | None = None
     """None for a topic of a broker."""
 
@@ -52,7 +52,7 @@ def write_summaries(summaries: Sequence[TopicSummary], place: str, output: Outpu
 
 
 def _cells(summary: TopicSummary) -> list[str]:
-    settings = ", ".join(f"{key}={value}" for key, value in sorted(summary.configs.items()))
+    settings = ", ".join(f"{key}={value or ''}" for key, value in sorted(summary.configs.items()))
     return [
         printable(summary.topic),
         summary.topic_id or "-",

@@ -71,6 +71,9 @@ class Rate:
 
     def at(self, now: float, done: float) -> float:
         """Things a second."""
+        if done < self._samples[-1][1]:
+            # The same step has begun again.
+            self._samples.clear()
         self._samples.append((now, done))
         first, before = self._samples[0]
         return (done - before) / (now - first) if now > first else 0.0

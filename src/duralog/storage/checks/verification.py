@@ -133,6 +133,10 @@ class Verification:
         """Of all logs that will be read."""
         return sum(check.size_bytes for check in self._checks)
 
+    @property
+    def partitions(self) -> int:
+        return len(self._checks)
+
     def run(self, show: ShowVerification | None = None) -> Iterator[PartitionReport]:
         """Check partition after partition, once. Afterwards `totals`, `errors` and `notes` are complete."""
         started = time.monotonic()
