@@ -30,9 +30,10 @@ from duralog.cli.serve import serve
 from duralog.cli.stats.command import stats
 from duralog.cli.topic.command import topic_app
 from duralog.cli.verify import verify
-from duralog.cli.voice.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, describe, leave_standard_output, say
+from duralog.cli.voice.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, leave_standard_output, say
 from duralog.cli.voice.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
 from duralog.cli.voice.logs import say_warnings
+from duralog.config.error_text import describe
 from duralog.console.command import console
 
 app = typer.Typer(

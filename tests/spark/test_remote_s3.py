@@ -15,9 +15,10 @@ from duralog.columnar.tables import to_table
 from duralog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from duralog.format.layout import BATCH_V2
 from duralog.scanning.locations import open_store
-from duralog.scanning.planning import DataLoss, Plan, plan, resolve, select_partitions
+from duralog.scanning.offset_ranges import resolve, select_partitions
+from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
-from duralog.scanning.slices import CorruptBytes
+from duralog.scanning.slices import CorruptBytes, DataLoss
 from duralog.scanning.time_range import TimeRange
 from duralog.storage.log.isolation import Isolation
 from tests.support.places import GOLDEN

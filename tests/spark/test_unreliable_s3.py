@@ -11,7 +11,8 @@ import pytest
 
 from duralog.errors import StorageError
 from duralog.scanning.locations import open_store
-from duralog.scanning.planning import plan, resolve, select_partitions
+from duralog.scanning.offset_ranges import resolve, select_partitions
+from duralog.scanning.planning import plan
 from duralog.scanning.time_range import TimeRange
 from duralog.storage.log.isolation import Isolation
 from tests.support.spark.planned_log import NOW_MS, fill, open_for_writing, read, record

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.tables import plural, size_text
 from duralog.cli.voice.times import duration_text
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

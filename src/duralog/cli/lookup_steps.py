@@ -8,12 +8,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from duralog.cli.dump.batches import batch_object, batch_table, fitted_line, headers
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural
 from duralog.cli.voice.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.render import render_json, render_text
+from duralog.config.error_text import printable
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry
 from duralog.format.layout import CONTROL_BIT

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.failures import FAILURE, told_plainly
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -23,6 +23,7 @@ from duralog.cli.voice.options import (
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.tables import Table, fitting, plural, size_text
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duralog.cli.applied_retention import AppliedRetention, applied_retentions, write_applied
-from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.failures import FAILURE, told_plainly
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -26,6 +26,7 @@ from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.cli.voice.times import duration_text
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.config.error_text import printable
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:

@@ -6,24 +6,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.voice.failures import FAILURE, told_plainly
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
     Data,
     Directory,
+    IndexInterval,
     NoProgress,
     PartitionChoice,
     Quiet,
     ReadThreads,
     TopicChoice,
+    index_interval_bytes,
     local_directory_given,
-    parsed,
 )
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.tables import Table, plural, size_text
 from duralog.cli.voice.unknown_names import names_checked
-from duralog.config.byte_sizes import parse_bytes
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,15 +38,6 @@ if TYPE_CHECKING:
 
 Deep = Annotated[
     bool, typer.Option("--deep", help="Also unpack every batch and decode every record.", rich_help_panel=HOW)
-]
-IndexInterval = Annotated[
-    str | None,
-    typer.Option(
-        "--index-interval",
-        metavar="SIZE",
-        help="The topics' index.interval.bytes; indexes must then match exactly.",
-        rich_help_panel=HOW,
-    ),
 ]
 _COLUMNS = {
     "partition": -32,
@@ -102,10 +94,6 @@ def verify(
         )
         with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
             run_verify(request, Threads(threads), shown)
-
-
-def index_interval_bytes(text: str | None) -> int | None:
-    return None if text is None else parsed("--index-interval", parse_bytes, text)
 
 
 def run_verify(request: VerifyRequest, workers: Workers, screen: Screen) -> None:

@@ -20,11 +20,10 @@ from duralog.operations.opened_store import check_log_directory, immediate_tasks
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers, ignore_result
 from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.report import CompactionProgress, CompactionReport
+from duralog.storage.compaction.settings import LARGEST_MAP_BYTES
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
-
-_LARGEST_MAP_BYTES = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +165,7 @@ class _Run:
         memory_bytes = self.request.logs.memory_bytes
         if memory_bytes is None:
             # One log at a time: it has the memory of all cleaner threads.
-            memory_bytes = min(self.store.config.log_cleaner_dedupe_buffer_size, _LARGEST_MAP_BYTES)
+            memory_bytes = min(self.store.config.log_cleaner_dedupe_buffer_size, LARGEST_MAP_BYTES)
         try:
             log = self.store.partition(*partition)
             before = LogSize.of(log)

@@ -9,8 +9,8 @@
 | `abfs://container@account.../path`, `abfss:`| Azure         | `container/path` |
 
 Keys, an endpoint, a region and the like are storage options, named as in `pyarrow.fs`; without them, the environment
-counts. A `Location` is made on the driver, travels in
-slices, and is connected where it is used; a process connects to the same place once.
+counts. A `Location` is made on the driver, travels in slices, and is connected where it is used; a process connects to
+the same place once.
 """
 
 from __future__ import annotations
@@ -193,13 +193,8 @@ def open_store(
     return Location.of(path, storage_options).open_store(config)
 
 
-def file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[FileSystem, str]:
-    """The file system of a path or URL, and the path in it."""
-    return Location.of(path, storage_options).connect()
-
-
 def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[pafs.FileSystem, str]:
-    """The same for writing: pyarrow's file system, and the path in it."""
+    """For writing to a path or URL: pyarrow's file system, and the path in it."""
     address = Location.of(path, storage_options).address()
     if address.family == "file":
         return pafs.LocalFileSystem(), address.path

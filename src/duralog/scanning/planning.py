@@ -22,39 +22,19 @@ from duralog.format.index_entries import AbortedTransaction
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import Location, location_of
 from duralog.scanning.offset_ranges import (
-    FROM_EARLIEST,
-    TO_LATEST,
     OffsetRange,
-    Offsets,
     OnDataLoss,
-    Timestamps,
     data_loss,
     report_loss,
-    resolve,
-    select_partitions,
 )
 from duralog.scanning.remote_work import read_largest_timestamps, side_by_side
-from duralog.scanning.slices import DataLoss, FileIdentity, Slice
+from duralog.scanning.slices import FileIdentity, Slice
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.segment import Segment
 from duralog.storage.segment.sparse_index import OffsetIndex
 from duralog.storage.store import Store
-
-__all__ = [
-    "DEFAULT_MAX_SLICE_BYTES",
-    "FROM_EARLIEST",
-    "TO_LATEST",
-    "DataLoss",
-    "OffsetRange",
-    "Offsets",
-    "Plan",
-    "Timestamps",
-    "plan",
-    "resolve",
-    "select_partitions",
-]
 
 DEFAULT_MAX_SLICE_BYTES = 128 << 20
 

@@ -32,8 +32,6 @@ from duralog.storage.log.reading import piece_to_arrow
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.segment import Segment
 
-__all__ = ["OnCorruptBytes", "OnDataLoss", "read_slice", "read_slice_pieces", "read_slices"]
-
 _ATTEMPTS = 5
 """To find a log that does not change while the rest of a slice is read."""
 
@@ -45,24 +43,13 @@ def read_slices(
     on_corrupt: OnCorruptBytes | None = None,
     on_data_loss: OnDataLoss | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of all slices, in order. See `read_slice`."""
-    for found, open_part in open_ahead(slices):
-        yield from _read(found, _to_arrow(found, columns), open_part, on_corrupt, on_data_loss)
-
-
-def read_slice(
-    found: Slice,
-    *,
-    columns: Sequence[str] | None = None,
-    on_corrupt: OnCorruptBytes | None = None,
-    on_data_loss: OnDataLoss | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """The records of the slice, all columns of `columnar.schema.RECORD_SCHEMA` or the named ones.
+    """The records of all slices, in order: all columns of `columnar.schema.RECORD_SCHEMA` or the named ones.
 
     Without `on_corrupt`, damage raises `CorruptRecord`; without `on_data_loss`, offsets that are gone raise
     `OffsetOutOfRange`.
     """
-    return read_slice_pieces(found, _to_arrow(found, columns), on_corrupt=on_corrupt, on_data_loss=on_data_loss)
+    for found, open_part in open_ahead(slices):
+        yield from _read(found, _to_arrow(found, columns), open_part, on_corrupt, on_data_loss)
 
 
 def read_slice_pieces(
@@ -72,7 +59,7 @@ def read_slice_pieces(
     on_corrupt: OnCorruptBytes | None = None,
     on_data_loss: OnDataLoss | None = None,
 ) -> Iterator[T]:
-    """What `convert` returns for the pieces of the slice, in order. See `read_slice` for errors."""
+    """What `convert` returns for the pieces of the slice, in order. See `read_slices` for errors."""
     return _read(found, convert, partial(open_planned, found, {}), on_corrupt, on_data_loss)
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.planning import select_partitions
+from duralog.scanning.offset_ranges import select_partitions
 from duralog.storage.store import Store
 
 

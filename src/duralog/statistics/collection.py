@@ -25,7 +25,8 @@ from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, Executor, run_in_groups
 from duralog.scanning.locations import Location, location_of
-from duralog.scanning.planning import Plan, plan, resolve
+from duralog.scanning.offset_ranges import resolve
+from duralog.scanning.planning import Plan, plan
 from duralog.scanning.remote_work import side_by_side
 from duralog.scanning.slices import slices_by_task
 from duralog.scanning.topic_choice import partitions_by_topic

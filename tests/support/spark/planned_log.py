@@ -11,7 +11,8 @@ import pyarrow as pa
 import duralog
 from duralog.columnar.tables import to_table
 from duralog.format.record import Record
-from duralog.scanning.planning import Plan, plan, resolve, select_partitions
+from duralog.scanning.offset_ranges import resolve, select_partitions
+from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
 from duralog.storage.log.isolation import Isolation

@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from duralog import Record
-from duralog.cli.voice.failures import describe
 from duralog.client.unknown_names import unknown_partition, unknown_topic
 from duralog.command_line import app
+from duralog.config.error_text import describe
 from duralog.errors import MissingExtra
 from duralog.storage.store import Store
 

@@ -12,7 +12,8 @@ import pytest
 from duralog.columnar.tables import to_table
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.locations import open_store
-from duralog.scanning.planning import plan, resolve, select_partitions
+from duralog.scanning.offset_ranges import resolve, select_partitions
+from duralog.scanning.planning import plan
 from duralog.scanning.slice_reading import read_slices
 from duralog.storage.log.isolation import Isolation
 from tests.support.places import GOLDEN

@@ -9,7 +9,7 @@ import pytest
 
 import duralog
 from duralog.errors import InvalidConfig
-from duralog.scanning.locations import STORAGE_OPTIONS, Location, file_system, location_of, open_store
+from duralog.scanning.locations import STORAGE_OPTIONS, Location, location_of, open_store
 from duralog.storage.disk.file_system import LocalFileSystem
 
 
@@ -54,7 +54,7 @@ def test_local_paths(tmp_path: Path, spelled: str) -> None:
     location = Location.of(spelled.format(tmp_path))
     assert location == Location(str(tmp_path))
     assert not location.is_remote
-    files, path = file_system(spelled.format(tmp_path))
+    files, path = location.connect()
     assert isinstance(files, LocalFileSystem)
     assert path == str(tmp_path)
 

@@ -9,16 +9,16 @@ import pytest
 
 from duralog.errors import InvalidConfig, OffsetOutOfRange, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.planning import (
+from duralog.scanning.offset_ranges import (
     FROM_EARLIEST,
     TO_LATEST,
-    DataLoss,
     OffsetRange,
     Offsets,
     Timestamps,
     resolve,
     select_partitions,
 )
+from duralog.scanning.slices import DataLoss
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.time_lookup import EARLIEST, LATEST
 from duralog.storage.store import Store

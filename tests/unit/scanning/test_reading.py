@@ -19,9 +19,10 @@ from duralog.format.layout import BATCH_V2
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning import part_reading
 from duralog.scanning.locations import open_store
-from duralog.scanning.planning import DataLoss, OffsetRange, Plan, plan
+from duralog.scanning.offset_ranges import OffsetRange
+from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
-from duralog.scanning.slices import CorruptBytes, Slice
+from duralog.scanning.slices import CorruptBytes, DataLoss, Slice
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.store import Store
 from tests.support.spark.planned_log import ROLLED_AFTER, fill, offsets, open_for_writing, plan_all, read, record

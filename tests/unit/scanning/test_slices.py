@@ -21,7 +21,9 @@ from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning import planning
 from duralog.scanning.locations import LocatedStore, Location, open_store
-from duralog.scanning.planning import DataLoss, OffsetRange, plan, resolve, select_partitions
+from duralog.scanning.offset_ranges import OffsetRange, resolve, select_partitions
+from duralog.scanning.planning import plan
+from duralog.scanning.slices import DataLoss
 from duralog.scanning.time_range import TimeRange
 from duralog.spark import explain
 from duralog.storage.disk.file_system import LocalFileSystem

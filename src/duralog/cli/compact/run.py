@@ -10,10 +10,11 @@ import typer
 
 from duralog.cli.compact.advice import verdict
 from duralog.cli.compact.objects import partition_object
-from duralog.cli.voice.failures import FAILURE, printable
+from duralog.cli.voice.failures import FAILURE
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.screen import Screen
 from duralog.cli.voice.tables import plural, size_text, write_table
+from duralog.config.error_text import printable
 from duralog.errors import InvalidConfig
 from duralog.operations.compact import (
     CompactedPartition,

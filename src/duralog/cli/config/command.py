@@ -13,10 +13,11 @@ import typer
 
 from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import broker_config_names, broker_config_settings
-from duralog.cli.voice.failures import WrongUsage, printable, told_plainly
+from duralog.cli.voice.failures import WrongUsage, told_plainly
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
 from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

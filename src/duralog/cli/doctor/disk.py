@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from duralog.cli.doctor.check import Check, Subject
 from duralog.cli.doctor.machine import Machine
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.tables import size_text
+from duralog.config.error_text import printable
 
 _SYNCS = 10
 _TOO_FAST_SECONDS = 20e-6

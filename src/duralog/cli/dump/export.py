@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from duralog.cli.dump.request import DumpRequest
 from duralog.cli.dump.selection import selected_records
-from duralog.cli.voice.failures import CannotWrite, describe, printable
+from duralog.cli.voice.failures import CannotWrite
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
+from duralog.config.error_text import describe, printable
 from duralog.format.layout import CONTROL_BIT
 from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.file_source import FileSource

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from duralog.cli.dump.files import dump_file
 from duralog.cli.dump.request import DumpRequest, Mode
 from duralog.cli.voice.compilation import announce_compilation
-from duralog.cli.voice.failures import CannotWrite, describe, printable, say
+from duralog.cli.voice.failures import CannotWrite, say
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.progress import CountingBar
+from duralog.config.error_text import describe, printable
 from duralog.errors import CorruptRecord, DuralogError, UnknownTopic
 from duralog.format.filenames import FileKind, FileState, parse_partition_folder
 from duralog.storage.disk.file_source import size_of

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.cli.dump.batches import CODEC_LABELS
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import Table, plural
 from duralog.cli.voice.times import format_time
+from duralog.config.error_text import printable
 from duralog.format.layout import (
     CODEC_MASK,
     CONTROL_BIT,

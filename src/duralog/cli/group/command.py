@@ -183,8 +183,8 @@ def delete(
     if not yes and not dry_run and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the group")
     with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
-        from duralog.cli.voice.failures import printable
         from duralog.cli.voice.tables import plural
+        from duralog.config.error_text import printable
 
         count = groups.check(group)
         what = f"group {printable(group)} with {plural(count, 'offset')}"

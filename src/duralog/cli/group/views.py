@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural, write_table
 from duralog.client.groups import GroupMember, GroupOffset, GroupView
+from duralog.config.error_text import printable
 
 _LIST_NAMES = ("group", "state", "kind", "members", "partitions", "lag")
 _OFFSET_NAMES = ("topic", "partition", "committed", "end_offset", "lag", "member", "metadata")

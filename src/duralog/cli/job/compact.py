@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from duralog.cli.compact.command import Again, Roll
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
 from duralog.cli.voice.failures import WrongUsage, told_plainly
 from duralog.cli.voice.options import (
     HOW,
@@ -19,6 +19,7 @@ from duralog.cli.voice.options import (
     PartitionChoice,
     Quiet,
     ServerProperties,
+    TopicChoices,
     config_settings,
     directory_given,
     map_size,

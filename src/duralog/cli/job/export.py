@@ -15,23 +15,15 @@ from duralog.cli.job.lake_options import (
     WithHeaders,
     source_and_target,
 )
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    Location,
-    Master,
-    StorageOptions,
-    TopicChoices,
-    job_app,
-    on_spark,
-)
-from duralog.cli.voice.failures import printable, told_plainly
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
+from duralog.cli.voice.failures import told_plainly
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
     Data,
     NoProgress,
     Quiet,
+    TopicChoices,
     named_values,
     parsed,
 )
@@ -39,6 +31,7 @@ from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

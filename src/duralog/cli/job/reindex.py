@@ -7,27 +7,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    Location,
-    Master,
-    TopicChoices,
-    job_app,
-    on_spark,
-)
-from duralog.cli.voice.failures import FAILURE, printable, told_plainly
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
+from duralog.cli.voice.failures import FAILURE, told_plainly
 from duralog.cli.voice.options import (
     AsJson,
     Data,
     NoProgress,
     PartitionChoice,
     Quiet,
+    TopicChoices,
     directory_given,
 )
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

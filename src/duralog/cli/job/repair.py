@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
 from duralog.cli.repair import Restore, run_repair
 from duralog.cli.voice.failures import told_plainly
-from duralog.cli.voice.options import AsJson, Data, DryRun, NoProgress, PartitionChoice, Quiet, directory_given
+from duralog.cli.voice.options import (
+    AsJson,
+    Data,
+    DryRun,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicChoices,
+    directory_given,
+)
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.unknown_names import names_checked
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, TopicChoices, job_app, on_spark
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
 from duralog.cli.retain import RetentionBytes, RetentionMs, retention_overrides, run_retain, unknown_retention
 from duralog.cli.voice.failures import told_plainly
 from duralog.cli.voice.options import (
@@ -13,6 +13,7 @@ from duralog.cli.voice.options import (
     PartitionChoice,
     Quiet,
     ServerProperties,
+    TopicChoices,
     directory_given,
     now_ms,
 )

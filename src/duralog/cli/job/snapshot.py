@@ -15,17 +15,8 @@ from duralog.cli.job.lake_options import (
     WithHeaders,
     source_and_target,
 )
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    Location,
-    Master,
-    StorageOptions,
-    TopicChoices,
-    job_app,
-    on_spark,
-)
-from duralog.cli.voice.failures import WrongUsage, printable, told_plainly
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
+from duralog.cli.voice.failures import WrongUsage, told_plainly
 from duralog.cli.voice.options import (
     HOW,
     WHICH,
@@ -34,6 +25,7 @@ from duralog.cli.voice.options import (
     NoProgress,
     Quiet,
     ServerProperties,
+    TopicChoices,
     map_size,
     named_values,
     parsed,
@@ -43,6 +35,7 @@ from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.completions import topic_names
 from duralog.cli.voice.failures import WrongUsage
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import SPARK, WHICH, named_values
@@ -34,17 +33,6 @@ job_app = typer.Typer(
 Location = Annotated[
     str | None,
     typer.Argument(metavar="DIR", help="A log directory, as all machines of the cluster see it.", show_default=False),
-]
-TopicChoices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        "-t",
-        metavar="NAME",
-        help="Only this topic; may be given again.",
-        rich_help_panel=WHICH,
-        autocompletion=topic_names,
-    ),
 ]
 Master = Annotated[
     str,

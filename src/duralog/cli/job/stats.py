@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    Location,
-    Master,
-    StorageOptions,
-    TopicChoices,
-    job_app,
-    on_spark,
-)
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
 from duralog.cli.stats.command import Largest, NoCompaction, PrefixLength, PrefixSeparator, run_stats
 from duralog.cli.voice.failures import told_plainly
-from duralog.cli.voice.options import AsJson, Data, NoProgress, Quiet, directory_given, named_values
+from duralog.cli.voice.options import AsJson, Data, NoProgress, Quiet, TopicChoices, directory_given, named_values
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.unknown_names import names_checked
 

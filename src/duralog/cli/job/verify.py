@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from duralog.cli.job.spark_job import (
-    DEFAULT_MASTER,
-    Conf,
-    Location,
-    Master,
-    StorageOptions,
-    TopicChoices,
-    job_app,
-    on_spark,
-)
-from duralog.cli.verify import Deep, IndexInterval, index_interval_bytes, run_verify
+from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
+from duralog.cli.verify import Deep, run_verify
 from duralog.cli.voice.failures import told_plainly
-from duralog.cli.voice.options import AsJson, Data, NoProgress, PartitionChoice, Quiet, directory_given, named_values
+from duralog.cli.voice.options import (
+    AsJson,
+    Data,
+    IndexInterval,
+    NoProgress,
+    PartitionChoice,
+    Quiet,
+    TopicChoices,
+    directory_given,
+    index_interval_bytes,
+    named_values,
+)
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.unknown_names import names_checked
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.times import format_time
+from duralog.config.error_text import printable
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Header, Record

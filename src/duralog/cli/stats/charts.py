@@ -22,9 +22,9 @@ from duralog.cli.stats.svg_charts import (
     ranks,
 )
 from duralog.cli.stats.svg_columns import Column, columns, time_marks
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.tables import plural, size_text
 from duralog.cli.voice.times import duration_text, format_time
+from duralog.config.error_text import printable
 from duralog.statistics.key_popularity import HotKey, Popularity
 from duralog.statistics.record_shapes import RecordShape, TimeCounts, size_range
 from duralog.statistics.report import LogFigures, key_text

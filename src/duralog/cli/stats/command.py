@@ -1,4 +1,4 @@
-"""`duralog stats`: what is in the topics of a directory. `duralog.stats` does the work, without Spark."""
+"""`duralog stats`: what is in the topics of a directory. The work is in `duralog.operations.stats`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.job.spark_job import TopicChoices
-from duralog.cli.voice.failures import FAILURE, CannotWrite, describe, told_plainly
+from duralog.cli.voice.failures import FAILURE, CannotWrite, told_plainly
 from duralog.cli.voice.options import (
     HOW,
     WHICH,
@@ -20,12 +19,13 @@ from duralog.cli.voice.options import (
     PartitionChoice,
     Quiet,
     ReadThreads,
+    TopicChoices,
     local_directory_given,
     now_ms,
 )
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.unknown_names import names_checked
-from duralog.errors import DuralogError
+from duralog.config.error_text import describe
 
 if TYPE_CHECKING:
     from duralog.operations.stats import DirectoryStats
@@ -58,7 +58,7 @@ Largest = Annotated[
     typer.Option("--largest", metavar="N", min=0, max=1000, help="List the N largest records.", rich_help_panel=HOW),
 ]
 NoCompaction = Annotated[
-    bool, typer.Option("--no-compaction", help="Do not look what compaction would save.", rich_help_panel=HOW)
+    bool, typer.Option("--no-compaction", help="Skip the estimate of what compaction would save.", rich_help_panel=HOW)
 ]
 _HOT_KEYS = 12
 
@@ -96,8 +96,6 @@ def stats(
     """
     path = local_directory_given(directory, data)
     with told_plainly(), names_checked(path, topic, partition):
-        if not os.path.isdir(path):
-            raise DuralogError(f"{path}: there is no such directory: check the path")
         if html is not None:
             _check_place(html)
         from duralog.cli.voice.compilation import announce_compilation
@@ -168,13 +166,13 @@ def _write_page(file: str, page: str) -> None:
 
 
 def _replace_file(file: str, page: str) -> None:
-    beside = f"{file}.{os.getpid()}.tmp"
+    temporary = f"{file}.{os.getpid()}.tmp"
     try:
-        with open(beside, "w", encoding="utf-8") as stream:
+        with open(temporary, "w", encoding="utf-8") as stream:
             if os.path.exists(file):
-                shutil.copymode(file, beside)
+                shutil.copymode(file, temporary)
             stream.write(page)
-        os.replace(beside, file)
+        os.replace(temporary, file)
     finally:
-        if os.path.exists(beside):
-            os.unlink(beside)
+        if os.path.exists(temporary):
+            os.unlink(temporary)

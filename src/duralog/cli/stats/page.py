@@ -20,9 +20,9 @@ from duralog.cli.stats.charts import (
     topic_size_section,
 )
 from duralog.cli.stats.html_report import Chapter, Section, Table, Tile, page
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.tables import plural, size_text
 from duralog.cli.voice.times import format_time
+from duralog.config.error_text import printable
 from duralog.statistics.record_shapes import TimeCounts
 from duralog.statistics.report import LogFigures, StatsReport
 from duralog.statistics.shapes import TopicShape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from duralog.cli.topic.views import TopicSummary, write_configs, write_no_topics, write_summaries
-from duralog.cli.voice.failures import printable, say
+from duralog.cli.voice.failures import say
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural, write_table
 from duralog.client.topics import TopicView
@@ -17,6 +17,7 @@ from duralog.config.entries import (
     TOPIC_SOURCE,
     Value,
 )
+from duralog.config.error_text import printable
 
 _PARTITION_NAMES = ("partition", "start_offset", "end_offset", "leader", "replicas", "in_sync")
 _SOURCES = {

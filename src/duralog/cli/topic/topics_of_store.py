@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from duralog.cli.topic.views import TopicSummary, write_configs, write_summaries
-from duralog.cli.voice.failures import printable, say
+from duralog.cli.voice.failures import say
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.progress import CountingBar
 from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.cli.voice.times import format_time
 from duralog.config import TOPIC_CONFIGS, Origin, TopicConfig
+from duralog.config.error_text import printable
 from duralog.errors import DuralogError
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store

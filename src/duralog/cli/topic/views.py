@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from duralog.cli.voice.failures import printable
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural, write_table
+from duralog.config.error_text import printable
 
 _CONFIG_NAMES = ("config", "value", "from")
 

@@ -21,12 +21,10 @@ from contextlib import contextmanager
 
 import typer
 
-from duralog.config.error_text import describe as describe
-from duralog.config.error_text import printable as printable
+from duralog.config.error_text import describe, printable
 from duralog.errors import DuralogError
 
 FAILURE = 1
-USAGE = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 

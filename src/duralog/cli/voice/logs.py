@@ -6,7 +6,8 @@ import logging
 import sys
 import time
 
-from duralog.cli.voice.failures import printable, say
+from duralog.cli.voice.failures import say
+from duralog.config.error_text import printable
 
 
 class _Sayer(logging.Handler):

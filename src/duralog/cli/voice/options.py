@@ -68,6 +68,17 @@ TopicChoice = Annotated[
         callback=as_text,
     ),
 ]
+TopicChoices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="Only this topic; may be given again.",
+        rich_help_panel=WHICH,
+        autocompletion=topic_names,
+    ),
+]
 TopicName = Annotated[
     str,
     typer.Option(
@@ -124,6 +135,15 @@ NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar
 ReadThreads = Annotated[
     int,
     typer.Option("--threads", metavar="N", min=1, max=64, help="The number of reading threads.", rich_help_panel=HOW),
+]
+IndexInterval = Annotated[
+    str | None,
+    typer.Option(
+        "--index-interval",
+        metavar="SIZE",
+        help="The topics' index.interval.bytes; indexes must then match exactly.",
+        rich_help_panel=HOW,
+    ),
 ]
 ServerProperties = Annotated[
     str | None,
@@ -193,6 +213,11 @@ def map_size(text: str) -> int:
     if size_bytes < _SMALLEST_MAP_BYTES:
         raise WrongUsage(f"--map-bytes: a map has at least {_SMALLEST_MAP_BYTES} bytes")
     return size_bytes
+
+
+def index_interval_bytes(text: str | None) -> int | None:
+    """The value of `--index-interval`."""
+    return None if text is None else parsed("--index-interval", parse_bytes, text)
 
 
 def parsed_time(option: str, text: str | None) -> int | None:

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from duralog.cli.voice.failures import CannotWrite, describe, printable
+from duralog.cli.voice.failures import CannotWrite
+from duralog.config.error_text import describe, printable
 from duralog.errors import CorruptRecord
 from duralog.storage.checks.findings import Note
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duralog.cli.voice.failures import printable, say
+from duralog.cli.voice.failures import say
 from duralog.cli.voice.options import standard_output
+from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

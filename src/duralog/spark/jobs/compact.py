@@ -42,7 +42,8 @@ from duralog.spark.jobs.compaction.task import (
     compact_in_task,
     preview_in_task,
 )
-from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
+from duralog.spark.jobs.holding import HeldDirectory, check_shared_directory, hold
+from duralog.storage.compaction.settings import LARGEST_MAP_BYTES
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.log_directory import LogDirectory
@@ -51,8 +52,6 @@ from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_LARGEST_MAP_BYTES = 2**31 - 1
 
 
 def compact(  # Public: its keyword arguments are the interface.
@@ -113,7 +112,7 @@ def compact(  # Public: its keyword arguments are the interface.
 
 def _with_memory(settings: CompactSettings, config: BrokerConfig) -> CompactSettings:
     """By default, a map may have the memory of all cleaner threads together."""
-    size_bytes = settings.memory_bytes or min(config.log_cleaner_dedupe_buffer_size, _LARGEST_MAP_BYTES)
+    size_bytes = settings.memory_bytes or min(config.log_cleaner_dedupe_buffer_size, LARGEST_MAP_BYTES)
     return replace(settings, memory_bytes=size_bytes)
 
 
@@ -172,7 +171,7 @@ def _preview(
     settings: CompactSettings,
     config: BrokerConfig | None,
 ) -> dict[TopicPartition, PartitionCompaction]:
-    check_log_directory(path)
+    check_shared_directory(path)
     path = os.path.abspath(path)
     with Store(path, config=config, read_only=True) as store:
         there = {

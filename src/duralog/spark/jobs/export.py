@@ -31,9 +31,10 @@ import pyarrow as pa
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, OnProgress, ignore_progress
 from duralog.scanning.locations import location_of, open_store
-from duralog.scanning.planning import DataLoss, OffsetRange, Offsets, Plan, plan, resolve
+from duralog.scanning.offset_ranges import OffsetRange, Offsets, resolve
+from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
-from duralog.scanning.slices import Slice
+from duralog.scanning.slices import DataLoss, Slice
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.spark.connector_columns import record_columns
 from duralog.spark.executor import SparkExecutor

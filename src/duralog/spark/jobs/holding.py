@@ -142,7 +142,7 @@ def hold(
 
     Raises `StoreLocked` if another process has the directory open for writing.
     """
-    check_log_directory(path)
+    check_shared_directory(path)
     path = os.path.abspath(path)  # A task runs in another folder.
     broker_config = replace(config or BrokerConfig(), log_cleaner_enable=False, log_segment_delete_delay_ms=0)
     opened = (_with_metadata if with_metadata else _without_metadata)(path, broker_config, clock)
@@ -165,7 +165,7 @@ def hold(
         held.release()
 
 
-def check_log_directory(path: str) -> None:
+def check_shared_directory(path: str) -> None:
     """Refuse anything but a log directory: holding another folder would turn it into one."""
     if not os.path.isdir(path):
         if "://" in path:

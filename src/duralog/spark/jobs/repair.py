@@ -26,7 +26,7 @@ from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Executor, OnProgress, one_by_one, run_in_groups
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.holding import HeldDirectory, check_log_directory, hold
+from duralog.spark.jobs.holding import HeldDirectory, check_shared_directory, hold
 from duralog.spark.jobs.verify import VerifyReport, verify
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.partition import PartitionReport
@@ -138,7 +138,7 @@ def _held(path: str, *, dry_run: bool) -> Iterator[HeldDirectory | None]:
         with hold(path, with_metadata=False) as held:
             yield held
         return
-    check_log_directory(path)
+    check_shared_directory(path)
     lock = lock_for_repair(LogDirectory(LocalFileSystem(), path), dry_run=True)
     try:
         yield None

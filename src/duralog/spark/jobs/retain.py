@@ -19,7 +19,7 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_equal_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, read_live
-from duralog.spark.jobs.holding import check_log_directory, hold
+from duralog.spark.jobs.holding import check_shared_directory, hold
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.log_retention import retain as retain_log
@@ -90,7 +90,7 @@ def retain(  # Public: its keyword arguments are the interface.
     are pickled.
     """
     began = time.monotonic()
-    check_log_directory(path)
+    check_shared_directory(path)
     work = _Work(
         path=os.path.abspath(path),
         overrides=dict(overrides or {}),

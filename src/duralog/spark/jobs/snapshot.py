@@ -34,7 +34,7 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import OnProgress
 from duralog.scanning.keyed_offsets import check_map_bytes
 from duralog.scanning.locations import location_of, open_store
-from duralog.scanning.planning import OffsetRange, Offsets, Timestamps, resolve
+from duralog.scanning.offset_ranges import OffsetRange, Offsets, Timestamps, resolve
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_from

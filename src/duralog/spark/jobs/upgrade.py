@@ -21,7 +21,7 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes, read_live
-from duralog.spark.jobs.holding import check_log_directory, hold
+from duralog.spark.jobs.holding import check_shared_directory, hold
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.log_directory import LogDirectory
@@ -172,7 +172,7 @@ def _upgrade_partition(rules: UpgradeRules, loan: Loan) -> PartitionUpgrade:
 def _preview(
     executor: Executor, path: str, topics: Collection[str] | None, partition: int | None
 ) -> list[PartitionUpgrade]:
-    check_log_directory(path)
+    check_shared_directory(path)
     folder_of = LogDirectory(LocalFileSystem(), path).folder_of
     with Store(path, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]

@@ -17,8 +17,8 @@ from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, SLOT_BYTES, MakeMap,
 from duralog.storage.compaction.report import ShowCompaction
 
 DEFAULT_MAP_BYTES = 128 << 20
+LARGEST_MAP_BYTES = 2**31 - 1
 
-_INT32_MAX = 2**31 - 1
 _LOAD_FACTOR = "log.cleaner.io.buffer.load.factor"
 _LIMIT = "log.cleaner.io.max.bytes.per.second"
 
@@ -76,7 +76,7 @@ class CleanerSettings:
     @classmethod
     def of(cls, config: BrokerConfig) -> CleanerSettings:
         threads = config.log_cleaner_threads
-        memory_bytes = min(config.log_cleaner_dedupe_buffer_size // threads, _INT32_MAX)
+        memory_bytes = min(config.log_cleaner_dedupe_buffer_size // threads, LARGEST_MAP_BYTES)
         load_factor: float = config.log_cleaner_io_buffer_load_factor
         if load_factor > 1 or memory_bytes // SLOT_BYTES * load_factor <= 1:
             default: float = BROKER_CONFIGS[_LOAD_FACTOR].default

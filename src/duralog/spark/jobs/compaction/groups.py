@@ -31,7 +31,7 @@ from duralog.storage.disk.lent_lock import joined
 from duralog.storage.segment.segment_files import segment_options
 from duralog.storage.segment.source import SegmentBroken, SegmentSource, batch_bytes
 
-_SMALLEST_MAP_BYTES = 72
+SMALLEST_MAP_BYTES = 72
 _MOST_DAMAGE_TOLD = 1000
 
 
@@ -89,7 +89,7 @@ class KnownOffsets(OffsetMap):
     """Marks, with the interface of the map that the second pass expects."""
 
     def __init__(self, marks: Superseded, latest_offset: int) -> None:
-        super().__init__(_SMALLEST_MAP_BYTES)
+        super().__init__(SMALLEST_MAP_BYTES)
         self._watched = marks
         self.latest_offset = latest_offset
 

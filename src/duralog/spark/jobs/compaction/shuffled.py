@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
+from duralog.config.error_text import describe_any
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState, SegmentFile
 from duralog.kernels.offset_map import OffsetMap
@@ -30,11 +31,11 @@ from duralog.scanning.executor import Advance
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.compaction.frames import KeyTasks, shuffle_keys
 from duralog.spark.jobs.compaction.group_plan import WaitingGroups
-from duralog.spark.jobs.compaction.groups import GroupToRewrite, RewrittenGroup, rewrite_group
+from duralog.spark.jobs.compaction.groups import SMALLEST_MAP_BYTES, GroupToRewrite, RewrittenGroup, rewrite_group
 from duralog.spark.jobs.compaction.marks import SHARE_ROW_BYTES, has_bits, mark_bytes
 from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompaction
 from duralog.spark.jobs.compaction.rows import KeyShuffle, SegmentMarks, SegmentToRead
-from duralog.spark.jobs.compaction.task import CompactWork, compact_borrowed, compact_in_task, failure_text
+from duralog.spark.jobs.compaction.task import CompactWork, compact_borrowed, compact_in_task
 from duralog.storage.borrowed_partition import Loan, borrow
 from duralog.storage.compaction.cleaner import reports_only
 from duralog.storage.compaction.compact import extent_below
@@ -51,7 +52,6 @@ from duralog.storage.segment.source import SegmentBroken, SegmentSource
 
 _GROUPS_PER_CORE = 4
 """How many groups for each core are rewritten before they are swapped in."""
-_SMALLEST_MAP_BYTES = 72
 
 
 class NotInThisForm(DuralogError):
@@ -103,7 +103,7 @@ def compact_shuffled(executor: SparkExecutor, work: CompactWork) -> PartitionCom
         (done,) = executor.run([with_rounds], _compact_with_rounds, name=name)
         return done
     except Exception as error:  # An error of any kind must not stop the other partitions.
-        return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, failure=failure_text(error))
+        return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, failure=describe_any(error))
     return PartitionCompaction(partition=loan.partition, form=CompactionForm.SHUFFLED, report=report)
 
 
@@ -125,7 +125,7 @@ class ShuffledCompaction:
     ) -> CompactionReport:
         """Replaces `storage.compaction.compact.compact_log`. Its threads and maps are not used: tasks have theirs."""
         began = time.perf_counter()
-        settings = replace(settings, make_map=lambda _memory_bytes, factor: OffsetMap(_SMALLEST_MAP_BYTES, factor))
+        settings = replace(settings, make_map=lambda _memory_bytes, factor: OffsetMap(SMALLEST_MAP_BYTES, factor))
         with log.being_compacted() as files:
             run = CompactionRun(
                 log, settings, OrderedWork(1), first_dirty_offset=first_dirty_offset, end=end, now_ms=now_ms

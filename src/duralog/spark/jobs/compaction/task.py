@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duralog.config import BrokerConfig, TopicConfig
+from duralog.config.error_text import describe_any
 from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.format.topic_partition import TopicPartition
@@ -70,11 +71,7 @@ def compact_in_task(work: CompactWork) -> PartitionCompaction | None:
     except KeysDoNotFit:
         return None
     except Exception as error:  # An error of any kind must not stop the other partitions.
-        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=failure_text(error))
-
-
-def failure_text(error: Exception) -> str:
-    return str(error) if isinstance(error, DuralogError | OSError) else repr(error)
+        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=describe_any(error))
 
 
 def _compact(loan: Loan, settings: CompactSettings) -> CompactionReport:
@@ -141,7 +138,7 @@ def _preview(
     try:
         explanation = explain_live(store, partition, work.topic_config, cleaned, settings)
     except Exception as error:
-        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=failure_text(error))
+        return PartitionCompaction(partition=partition, form=CompactionForm.ONE_TASK, failure=describe_any(error))
     is_small = explanation.map is None or (explanation.map.is_complete and explanation.map.rounds == 1)
     form = CompactionForm.ONE_TASK if is_small or wanted.may_take_rounds else CompactionForm.SHUFFLED
     report = explanation.report

@@ -8,7 +8,8 @@ from itertools import groupby
 
 from duralog.columnar.schema import PARTITION
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.planning import OffsetRange, plan
+from duralog.scanning.offset_ranges import OffsetRange
+from duralog.scanning.planning import plan
 from duralog.spark.jobs.snapshots.task import PartitionTask
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.table_state import TableFormat, TableState
