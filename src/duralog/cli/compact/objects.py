@@ -13,17 +13,11 @@ from duralog.operations.explain import ExplainedPartition
 from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.gone_records import GoneRecord
 from duralog.storage.compaction.preview import Explanation
-from duralog.storage.compaction.report import CompactionReport
+from duralog.storage.compaction.report import CompactionReport, partition_fields
 
 
 def partition_object(done: CompactedPartition) -> dict[str, Any]:
-    fields: dict[str, Any] = {"topic": done.partition.topic, "partition": done.partition.partition}
-    if done.report is not None:
-        fields |= done.report.to_dict()
-        fields["freed_bytes"] = done.report.bytes_before - done.report.bytes_after
-    if done.form is not None:
-        fields["form"] = done.form
-    return {"kind": "partition", **fields, "failure": done.failure}
+    return partition_fields(done.partition, done.report, done.failure, form=done.form)
 
 
 def explained_object(done: ExplainedPartition, now_ms: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from duralog.format.topic_partition import TopicPartition
-from duralog.storage.compaction.report import CompactionReport
+from duralog.storage.compaction.report import CompactionReport, partition_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,11 +40,7 @@ class PartitionCompaction:
 
     def to_dict(self) -> dict[str, Any]:
         """As in `duralog compact --json`, and the form."""
-        fields: dict[str, Any] = {"topic": self.partition.topic, "partition": self.partition.partition}
-        if self.report is not None:
-            fields |= self.report.to_dict()
-            fields["freed_bytes"] = self.report.bytes_before - self.report.bytes_after
-        return {"kind": "partition", **fields, "form": self.form.value, "failure": self.failure}
+        return partition_fields(self.partition, self.report, self.failure, form=self.form.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
