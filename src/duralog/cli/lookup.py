@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.voice.failures import FAILURE, WrongUsage, told_plainly
+from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown
 from duralog.cli.voice.option_values import parse_key
 from duralog.cli.voice.options import (
     WHICH,
@@ -68,7 +68,7 @@ def lookup(
         raise WrongUsage("give one of --offset, --time and --key")
     timestamp_ms = parsed_time("--time", time)
     key_bytes = None if key is None else parsed("--key", parse_key, key)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.voice.compilation import announce_compilation
         from duralog.cli.voice.logs import say_warnings
 

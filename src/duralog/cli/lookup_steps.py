@@ -101,7 +101,7 @@ class LookupSteps:
                 is_chosen=segment is chosen,
             )
         if last < len(segments):
-            self._line(f"... {len(segments) - last:,} behind")
+            self._line(f"... {len(segments) - last:,} after")
         if chosen is not None:
             self._object(
                 kind="segment",
@@ -119,7 +119,7 @@ class LookupSteps:
         self._step(f"{_name(step.segment, kind)}, {plural(step.entries, 'entry')}; the last one {wanted}")
         for probe in step.probes:
             if is_time:
-                verdict = "after, so before it" if probe.is_above else "not after, so here or behind it"
+                verdict = "after, so before it" if probe.is_above else "not after, so here or after it"
             else:
                 verdict = "above, so before it" if probe.is_above else "not above, so here or after it"
             self._line(f"entry {probe.number + 1} of {step.entries}: {_entry_text(probe.entry)}: {verdict}")

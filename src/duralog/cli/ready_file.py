@@ -1,8 +1,8 @@
 """The file of `--ready-file`: it exists while a server serves, and holds its address.
 
-It is renamed into place when it is complete, and its process holds a lock on it, which ends with the process. So a file
-that a killed server has left can be told from that of a running server: the first is removed at the start, the second
-is an error. A server only removes its own file.
+It is renamed into place when it is complete, and its process holds a lock on it, which ends with the process. So the
+file of a killed server differs from that of a running one: the first is removed at the start, the second is an error. A
+server only removes its own file.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.failures import FAILURE, told_plainly
+from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -55,13 +55,13 @@ def repair(
     """Rebuild indexes and snapshots, quarantine damaged bytes.
 
     Partitions that are sound are not touched. Nothing is thrown away: what is taken out of a log goes to the folder
-    duralog-quarantine in its partition, with a report. Valid batches behind the damage stay, except in the last
+    duralog-quarantine in its partition, with a report. Valid batches after the damage stay, except in the last
     segment: there they go to quarantine too, and --restore puts them back. No broker may have the directory open.
 
     Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """
     given = local_directory_given(directory, data)
-    with told_plainly(), names_checked(given, topic, partition):
+    with errors_shown(), names_checked(given, topic, partition):
         from duralog.cli.voice.compilation import announce_compilation
 
         announce_compilation(quiet=quiet)

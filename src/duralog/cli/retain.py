@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duralog.cli.applied_retention import AppliedRetention, applied_retentions, write_applied
-from duralog.cli.voice.failures import FAILURE, told_plainly
+from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -90,7 +90,7 @@ def retain(
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
     path = local_directory_given(directory, data)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import broker_config, check_no_partition
         from duralog.operations.chosen_partition import Choice
@@ -126,9 +126,9 @@ def unknown_retention(request: RetainRequest) -> str | None:
         check_retention_known(request)
     except RetentionUnknown:
         warning = (
-            f"there is no {METADATA_PARTITION} in here, so what its topics have set for retention is not known, and"
-            " segments could go that must stay: give --retention-ms or --retention-bytes for this run. A broker with"
-            " several log.dirs has it in one of them"
+            f"there is no {METADATA_PARTITION} in here, so the retention configs of its topics are not known, and"
+            " segments could be deleted that must stay: give --retention-ms or --retention-bytes for this run. A broker"
+            " with several log.dirs has it in one of them"
         )
         if not request.dry_run:
             raise DuralogError(f"{request.path}: {warning}") from None

@@ -25,7 +25,7 @@ import typer
 
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
 from duralog.cli.voice.addresses import check_no_file
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.errors import MissingExtra
 from duralog.operations.lock_holder import lock_holder_named
@@ -155,7 +155,7 @@ def serve(
     if metrics_host and metrics is None:
         raise WrongUsage("--metrics-host needs --metrics HOST:PORT")
     overrides = named_values("--override", override)
-    with told_plainly(), _without_garbage_collection():
+    with errors_shown(), _without_garbage_collection():
         _check_installed()
         from duralog.broker.broker import Broker
         from duralog.broker.net.listening import Listening, MetricsAddress, parse_address

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.failures import FAILURE, told_plainly
+from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -78,7 +78,7 @@ def verify(
     """
     path = local_directory_given(directory, data)
     interval_bytes = index_interval_bytes(index_interval)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.voice.compilation import announce_compilation
 
         announce_compilation(quiet=quiet)

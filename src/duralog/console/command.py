@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from duralog.cli.voice.addresses import is_broker
-from duralog.cli.voice.failures import say, told_plainly
+from duralog.cli.voice.failures import errors_shown, say
 from duralog.cli.voice.options import HOW, WHERE, Quiet, parsed
 from duralog.cli.voice.target import Target, target_given
 from duralog.errors import DuralogError, MissingExtra
@@ -76,7 +76,7 @@ def console(
     Exit code: 0 stopped, 1 it cannot be shown or the address is taken, 2 wrong usage.
     """
     place, directory = _places(target, data)
-    with told_plainly():
+    with errors_shown():
         _check_toolkit()
         from duralog.broker.net.listening import Address, bind, is_loopback, parse_address
         from duralog.cli.voice.logs import log_to_standard_error

@@ -150,7 +150,7 @@ class NothingFound:
 
 @dataclass(frozen=True, slots=True)
 class DamageMet:
-    """The scan for a key goes on after it."""
+    """The scan for a key continues after it."""
 
     error: CorruptRecord
 

@@ -8,8 +8,9 @@ An operation says what to do for each item. The executor that it is given runs t
 What every executor guarantees:
 - Results are in the order of the items. The heaviest items start first, so that no core is left with a long one at the
   end.
-- A `DuralogError` or an `OSError` of a task is raised as it is, and ends the run: tasks that have not started do not
-  start, and running ones end before the error is raised. An interrupt, and an error of `on_progress`, do the same.
+- A `DuralogError` or an `OSError` of a task is raised as it is, and ends the run. On threads, tasks that have not
+  started do not start, and running ones end before the error is raised; what Spark does is said there. An interrupt,
+  and an error of `on_progress`, also end the run.
 - Progress is reported in the thread that waits for the tasks.
 
 What an executor requires:

@@ -47,7 +47,7 @@ def marks_of(offsets: Numbers, is_tombstone: NDArray[np.bool_]) -> Numbers:
 
 
 def live_offsets(marks: Numbers) -> Numbers:
-    """The offsets of those that are no tombstones, in order."""
+    """The offsets of the records that are not tombstones, in order."""
     offsets: Numbers = np.sort(marks[marks & 1 == 0] >> 1)
     return offsets
 

@@ -106,13 +106,13 @@ def resolve(
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
     on_data_loss: OnDataLoss | None = None,
 ) -> dict[TopicPartition, OffsetRange]:
-    """The offsets to read of each partition. One that would start behind its end is empty."""
+    """The offsets to read of each partition. One that would start after its end is empty."""
     wanted = list(partitions)
     _check_named(start, wanted, "start")
     _check_named(end, wanted, "end")
     is_remote = location_of(store).is_remote
 
-    def look(partition: TopicPartition) -> tuple[OffsetRange, list[DataLoss]]:
+    def find_range(partition: TopicPartition) -> tuple[OffsetRange, list[DataLoss]]:
         log = store.partition(*partition)
         if is_remote and (isinstance(start, Timestamps) or isinstance(end, Timestamps)):
             read_largest_timestamps(log.view.segments)
@@ -123,7 +123,7 @@ def resolve(
         return found, find.losses
 
     ranges: dict[TopicPartition, OffsetRange] = {}
-    for partition, (found, losses) in zip(wanted, side_by_side(look, wanted, is_remote=is_remote), strict=True):
+    for partition, (found, losses) in zip(wanted, side_by_side(find_range, wanted, is_remote=is_remote), strict=True):
         for loss in losses:
             report_loss(loss, on_data_loss)
         ranges[partition] = found

@@ -1,8 +1,8 @@
 """Reading the batches of one file that hold the offsets of a slice: exactly those records, and what of them is damaged.
 
 The file may not be the planned one any more, or the index was wrong. Then `NotAsExpected` is raised before a record of
-the piece is returned; `next_offset` is where to go on, and the caller looks the offsets up in another way. So only a
-file that fits the plan is ever called corrupt.
+the piece is returned; `next_offset` is where to continue, and the caller looks up the offsets in the log as it is now.
+So only a file that fits the plan is reported as corrupt.
 
 Offsets of batches lie outside of their checksums. They must rise. If two batches overlap, either may be wrong, so both
 are corrupt.
@@ -225,7 +225,7 @@ def _mark_overlapping(batches: NDArray[Any], reached: int) -> tuple[int, frozens
 
 def _overlap(batch: Any, file: str) -> CorruptRecord:
     return CorruptRecord(
-        "the offsets of a batch and of one beside it overlap",
+        "the offsets of a batch overlap those of the batch before or after it",
         fault=Fault.FIELD_VALUE,
         file=file,
         position=int(batch["position"]),

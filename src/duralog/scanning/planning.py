@@ -106,12 +106,12 @@ def plan(
         raise ValueError("max_slice_bytes must be positive")
     location = location_of(store)
 
-    def look(item: tuple[TopicPartition, OffsetRange]) -> _PartitionPlan:
+    def plan_partition(item: tuple[TopicPartition, OffsetRange]) -> _PartitionPlan:
         usable = times.within(store.topic_config(item[0].topic))
         return _PartitionPlan(store, location, *item, isolation, usable)
 
     planned = []
-    for found in side_by_side(look, sorted(ranges.items()), is_remote=location.is_remote):
+    for found in side_by_side(plan_partition, sorted(ranges.items()), is_remote=location.is_remote):
         if found.loss is not None:
             report_loss(found.loss, on_data_loss)
         planned.append(found)

@@ -1,4 +1,4 @@
-"""Object stores and HDFS as a file system of the store, for reading: `pyarrow.fs` behind `storage.file_system`.
+"""Object stores and HDFS as a file system of the store, for reading, over `pyarrow.fs`.
 
 A request to such a store costs milliseconds and money, large or small. So sizes and times of files come from the last
 listing of their folder, small reads of a file fetch a window around them, and a file that is read from end to end is
@@ -137,7 +137,7 @@ class RemoteFileSystem:
     def entry(self, path: str) -> Entry | None:
         folder, name = posixpath.split(posixpath.normpath(path))
         if folder not in self._listings:
-            with _refusals("look at", self.url(path)):
+            with _refusals("stat", self.url(path)):
                 info = self._below.get_file_info(path)
             if info.type == pafs.FileType.NotFound:
                 return None

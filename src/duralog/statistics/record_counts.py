@@ -154,7 +154,7 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountRules:
-    """What is counted beside what always is."""
+    """What is counted in addition to what always is."""
 
     prefix: PrefixRule | None = None
     largest: int = 0

@@ -308,7 +308,7 @@ def test_a_batch_with_a_wrong_offset_gives_no_record_another_offset(
     data[position : position + 8] = wrong.to_bytes(8, signed=True)
     log.write_bytes(data)
     _, error = read_to_the_first_error(slices)
-    assert "the offsets of a batch and of one beside it overlap" in str(error)
+    assert "the offsets of a batch overlap those of the batch before or after it" in str(error)
     told: list[CorruptBytes] = []
     table = read(slices, on_corrupt=told.append)
     missing = sorted({*ALL} - {*offsets(table)})

@@ -188,7 +188,7 @@ def test_arrows_own_errors_are_storage_errors_too(tmp_path: Path) -> None:
         def get_file_info(self, _: Any) -> Any:
             raise pa.ArrowInvalid("not a path")
 
-    with pytest.raises(StorageError, match="s3://bucket/x: cannot look at: not a path"):
+    with pytest.raises(StorageError, match="s3://bucket/x: cannot stat: not a path"):
         RemoteFileSystem(Refusing(), "s3://").exists("bucket/x")
 
 

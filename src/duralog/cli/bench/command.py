@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.voice.addresses import is_broker
-from duralog.cli.voice.failures import WrongUsage, say, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
 from duralog.cli.voice.tables import plural
 from duralog.cli.voice.target import Target, TargetData, target_given
@@ -84,7 +84,7 @@ def bench(
     if acks is not None and acks not in _ACKS:
         raise WrongUsage(f"--acks: it is {', '.join(_ACKS[:-1])} or {_ACKS[-1]}, not {acks!r}")
     size_bytes = parsed("--size", parse_bytes, size or _DEFAULT_SIZE)
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.bench.rows import what_limits_broker, what_limits_log, write_rows
         from duralog.format.compression import Codec
 

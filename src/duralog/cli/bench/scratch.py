@@ -48,13 +48,13 @@ def place_for(directory: str) -> str:
         raise DuralogError(f"{directory}: there is no such directory: make it first, or leave it out")
     if not LogDirectory(LocalFileSystem(), directory).has_logs():
         return directory
-    beside = os.path.dirname(os.path.realpath(directory))
-    if os.stat(beside).st_dev != os.stat(directory).st_dev or not os.access(beside, os.W_OK):
+    parent = os.path.dirname(os.path.realpath(directory))
+    if os.stat(parent).st_dev != os.stat(directory).st_dev or not os.access(parent, os.W_OK):
         raise DuralogError(
             f"{directory} is a log directory, which is left alone, and no folder can be created next to it on its disk:"
             " give an empty folder on that disk"
         )
-    return beside
+    return parent
 
 
 @contextmanager

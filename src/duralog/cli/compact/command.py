@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -29,7 +29,7 @@ from duralog.cli.voice.unknown_names import names_checked
 
 Again = Annotated[
     bool,
-    typer.Option("--again", help="As if nothing had been compacted: old tombstones go.", rich_help_panel=HOW),
+    typer.Option("--again", help="Compact from the start again: removes old tombstones.", rich_help_panel=HOW),
 ]
 Roll = Annotated[
     bool,
@@ -88,9 +88,9 @@ def compact(
 ) -> None:
     """Compact compacted topics, or explain why it does not happen.
 
-    Of each key, only the last record stays. It does what Kafka's cleaner does, however little is new, and takes up
-    where that stopped. With --explain nothing is changed and the directory may be in use; without it, no broker may
-    have it open.
+    Only the last record of each key stays. It does what Kafka's log cleaner does, however little is new, and continues
+    where the cleaner stopped. With --explain nothing is changed and the directory may be in use; without it, no
+    broker may have it open.
 
     Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
     """
@@ -102,7 +102,7 @@ def compact(
     if not explain and (records or now is not None):
         raise WrongUsage("--records and --now go with --explain")
     at_ms = parsed_time("--now", now)
-    with told_plainly(), names_checked(given, topic, partition):
+    with errors_shown(), names_checked(given, topic, partition):
         from duralog.cli.voice.compilation import announce_compilation
         from duralog.cli.voice.logs import say_warnings
 

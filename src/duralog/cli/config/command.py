@@ -13,7 +13,7 @@ import typer
 
 from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import broker_config_names, broker_config_settings
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
 from duralog.cli.voice.target import Target, TargetData, target_given
@@ -85,7 +85,7 @@ def list_configs(
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data)
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.config.broker_configs import opened_configs
 
         with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
@@ -117,7 +117,7 @@ def get_configs(
     Exit code: 0 done, 1 there is no such config or it could not be read, 2 wrong usage, 130 interrupted.
     """
     place, wanted = _place_and_words(target, names, data, "NAME")
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.config.broker_configs import chosen_entries, opened_configs
 
         with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
@@ -155,7 +155,7 @@ def set_configs(
     changes = named_values("NAME=VALUE", words)
     for value in changes.values():
         check_text("NAME=VALUE", value)
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.config import broker_configs
 
         with broker_configs.opened_configs(
@@ -183,7 +183,7 @@ def reset_configs(
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place, wanted = _place_and_words(target, names, data, "NAME")
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.config import broker_configs
 
         with broker_configs.opened_configs(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.failures import FAILURE, say, told_plainly
+from duralog.cli.voice.failures import FAILURE, errors_shown, say
 from duralog.cli.voice.options import HOW, AsJson, Data, Directory, Quiet, local_directory_given, standard_output
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def doctor(
     """
     # Without a directory, only the machine is checked.
     path = None if directory is None and data is None else local_directory_given(directory, data)
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.doctor.check import Level
         from duralog.cli.doctor.machine import ThisMachine
 

@@ -10,7 +10,7 @@ import typer
 
 from duralog.cli.dump.request import DumpRequest, Mode, Quota
 from duralog.cli.voice.addresses import is_broker
-from duralog.cli.voice.failures import FAILURE, WrongUsage, told_plainly
+from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown
 from duralog.cli.voice.option_values import ALL_OFFSETS, parse_hex, parse_key, parse_offsets
 from duralog.cli.voice.options import (
     HOW,
@@ -155,7 +155,7 @@ def dump(
         partition=partition,
     )
     _refuse_contradictions(request)
-    with told_plainly(), names_checked(places[0], topic, partition, may_be_a_file=True):
+    with errors_shown(), names_checked(places[0], topic, partition, may_be_a_file=True):
         from duralog.cli.dump.run import DumpRun
 
         output = standard_output(as_json=as_json, quiet=quiet)

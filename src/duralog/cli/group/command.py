@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.voice.addresses import is_broker
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import (
     HOW,
@@ -68,7 +68,7 @@ def list_groups(
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data)
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.group.views import write_groups
 
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -95,7 +95,7 @@ def describe(
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data)
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.group.views import write_group, write_no_groups
         from duralog.client.unknown_names import unknown_group
 
@@ -143,7 +143,7 @@ def reset(
     if sum((earliest, latest, offset is not None, time is not None)) != 1:
         raise WrongUsage("give one of --earliest, --latest, --offset and --time")
     timestamp_ms = parsed_time("--time", time)
-    with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
+    with errors_shown(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
         from duralog.client.groups import ResetTo
         from duralog.operations.reset_offsets import ResetRequest, reset_offsets
 
@@ -182,7 +182,7 @@ def delete(
     place = _changed_place(target, data, group, evicts=evict)
     if not yes and not dry_run and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the group")
-    with told_plainly(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
+    with errors_shown(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
         from duralog.cli.voice.tables import plural
         from duralog.config.error_text import printable
 

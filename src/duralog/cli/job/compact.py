@@ -8,7 +8,7 @@ import typer
 
 from duralog.cli.compact.command import Again, Roll
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -91,7 +91,7 @@ def compact(
     if dry_run and roll:
         raise WrongUsage("--roll changes the directory, --dry-run does not: give one of them")
     memory_bytes = None if map_bytes is None else map_size(map_bytes)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.compact.run import run_compact
         from duralog.cli.voice.opened_store import broker_config
         from duralog.operations.chosen_partition import Choice

@@ -16,7 +16,7 @@ from duralog.cli.job.lake_options import (
     source_and_target,
 )
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
-from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -52,7 +52,7 @@ def export(
     allow_data_loss: Annotated[
         bool,
         typer.Option(
-            "--allow-data-loss", help="Go on where records were deleted before they were exported.", rich_help_panel=HOW
+            "--allow-data-loss", help="Continue if records were deleted before they were exported.", rich_help_panel=HOW
         ),
     ] = False,
     max_split: SliceBytes = "128MiB",
@@ -64,8 +64,8 @@ def export(
 ) -> None:
     """Append what is new to tables, every record once.
 
-    A table is TARGET/TOPIC, partitioned by date, the UTC day of the record's timestamp. A run takes up where the last
-    one ended; one that died leaves nothing that counts.
+    A table is TARGET/TOPIC, partitioned by date, the UTC day of the record's timestamp. A run continues where the
+    last one ended; a run that failed adds nothing to the tables.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -74,7 +74,7 @@ def export(
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
     with (
-        told_plainly(),
+        errors_shown(),
         names_checked(path, topic),
         screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
         on_spark("export", master=master, conf=conf) as spark,

@@ -75,5 +75,5 @@ def source_and_target(path: str | None, target: str | None, data: str | None) ->
         path, target = None, path
     directory = directory_given(path, data)
     if target is None:
-        raise WrongUsage("where to? Give TARGET, the folder of the tables, behind DIR")
+        raise WrongUsage("TARGET is missing: give the folder of the tables after DIR")
     return directory, target

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
-from duralog.cli.voice.failures import FAILURE, told_plainly
+from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     AsJson,
     Data,
@@ -50,7 +50,7 @@ def reindex(
     Exit code: 0 done, 1 a log is damaged or something could not be read or written, 2 wrong usage, 130 interrupted.
     """
     path = directory_given(path, data)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         with (
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("reindex", master=master, conf=conf) as spark,

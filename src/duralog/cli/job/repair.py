@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
 from duralog.cli.repair import Restore, run_repair
-from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import (
     AsJson,
     Data,
@@ -41,7 +41,7 @@ def repair(
     Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """
     path = directory_given(path, data)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.repair import RepairRequest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
 from duralog.cli.retain import RetentionBytes, RetentionMs, retention_overrides, run_retain, unknown_retention
-from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import (
     AsJson,
     Data,
@@ -44,7 +44,7 @@ def retain(
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
     path = directory_given(path, data)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.voice.opened_store import broker_config
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.retain import RetainRequest

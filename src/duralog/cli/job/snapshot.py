@@ -16,7 +16,7 @@ from duralog.cli.job.lake_options import (
     source_and_target,
 )
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     WHICH,
@@ -110,7 +110,7 @@ def snapshot(
     key_bytes, slice_bytes = map_size(map_bytes), parsed("--max-split", parse_bytes, max_split)
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
-    with told_plainly(), names_checked(path, topic):
+    with errors_shown(), names_checked(path, topic):
         from duralog.cli.voice.opened_store import broker_config
 
         with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
 from duralog.cli.stats.command import Largest, NoCompaction, PrefixLength, PrefixSeparator, run_stats
-from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import AsJson, Data, NoProgress, Quiet, TopicChoices, directory_given, named_values
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.unknown_names import names_checked
@@ -35,7 +35,7 @@ def stats(
     """
     path = directory_given(path, data)
     storage_options = named_values("--storage-option", storage_option)
-    with told_plainly(), names_checked(path, topic):
+    with errors_shown(), names_checked(path, topic):
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.stats import DirectoryStats
 

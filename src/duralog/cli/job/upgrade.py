@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
-from duralog.cli.voice.failures import FAILURE, told_plainly
+from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     AsJson,
     CodecChoice,
@@ -58,7 +58,7 @@ def upgrade(
     Exit code: 0 all is of format v2 now, or would be; 1 something is left or failed; 2 wrong usage; 130 interrupted.
     """
     path = directory_given(path, data)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.voice.opened_store import broker_config
         from duralog.columnar.upgrading import UpgradeRules
         from duralog.format.compression import Codec

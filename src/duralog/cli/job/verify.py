@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
 from duralog.cli.verify import Deep, run_verify
-from duralog.cli.voice.failures import told_plainly
+from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import (
     AsJson,
     Data,
@@ -45,7 +45,7 @@ def verify(
     path = directory_given(path, data)
     interval_bytes = index_interval_bytes(index_interval)
     storage_options = named_values("--storage-option", storage_option)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.verify import VerifyRequest
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from duralog.cli.voice.addresses import is_broker
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     WHICH,
@@ -98,7 +98,7 @@ def consume(
     if group is not None and (partition is not None or not is_broker(place)):
         raise WrongUsage("--group: a broker gives the group its partitions: give HOST:PORT and no --partition")
     timestamp_ms = parsed_time("--time", time)
-    with told_plainly(), names_checked(place, topic, partition):
+    with errors_shown(), names_checked(place, topic, partition):
         from duralog.cli.records.shown_records import ShownRecords, Style
         from duralog.cli.voice.failures import say
         from duralog.cli.voice.progress import CountingBar

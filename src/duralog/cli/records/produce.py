@@ -12,7 +12,7 @@ import typer
 
 from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import partition_numbers
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.option_values import parse_key
 from duralog.cli.voice.options import (
     WHAT,
@@ -134,7 +134,7 @@ def produce(
         raise WrongUsage(f"--time: {time} is before 1970, and records cannot be older")
     key_bytes = None if key is None else parsed("--key", parse_key, key)
     value_bytes = None if value is None else parsed("--value", parse_key, value)
-    with told_plainly(), names_checked(place, topic, partition):
+    with errors_shown(), names_checked(place, topic, partition):
         from duralog.cli.records.record_input import LineFormat, RecordLines, one_record
         from duralog.cli.voice.progress import CountingBar
         from duralog.format.compression import Codec

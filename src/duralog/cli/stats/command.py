@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.failures import FAILURE, CannotWrite, told_plainly
+from duralog.cli.voice.failures import FAILURE, CannotWrite, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     WHICH,
@@ -95,7 +95,7 @@ def stats(
     Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
     """
     path = local_directory_given(directory, data)
-    with told_plainly(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition):
         if html is not None:
             _check_place(html)
         from duralog.cli.voice.compilation import announce_compilation

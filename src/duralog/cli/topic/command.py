@@ -12,7 +12,7 @@ import typer
 
 from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import topic_config_names, topic_config_settings
-from duralog.cli.voice.failures import WrongUsage, told_plainly
+from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import (
     HOW,
@@ -71,7 +71,7 @@ def list_topics(
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data)
-    with told_plainly(), names_checked(place, topic):
+    with errors_shown(), names_checked(place, topic):
         from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
@@ -107,7 +107,7 @@ def describe(
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data)
-    with told_plainly(), names_checked(place, topic):
+    with errors_shown(), names_checked(place, topic):
         from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.cli.topic.views import write_no_topics
         from duralog.cli.voice.logs import say_warnings
@@ -159,7 +159,7 @@ def create(
     """
     place = target_given(target, data)
     settings = config_settings(config)
-    with told_plainly():
+    with errors_shown():
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
         from duralog.errors import TopicExists
@@ -227,7 +227,7 @@ def alter(
         raise WrongUsage("give --config, --delete-config or --partitions")
     if twice := set(delete_config or ()) & config_settings(config).keys():
         raise WrongUsage(f"{', '.join(sorted(twice))}: either set it or remove it")
-    with told_plainly(), names_checked(place, topic):
+    with errors_shown(), names_checked(place, topic):
         from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
@@ -274,7 +274,7 @@ def delete(
     place = target_given(target, data)
     if not yes and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the topic")
-    with told_plainly(), names_checked(place, topic):
+    with errors_shown(), names_checked(place, topic):
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
         from duralog.cli.voice.tables import plural, size_text

@@ -57,7 +57,7 @@ def leave_standard_output() -> None:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def errors_shown() -> Iterator[None]:
     """Run a command's body; turn every expected failure into one line and an exit code."""
     try:
         yield

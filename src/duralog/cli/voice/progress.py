@@ -124,7 +124,7 @@ class CountingBar(ProgressBar):
         self._label = ""
 
     def expect(self, total: int) -> None:
-        """There is so much to do, or less if less was wanted."""
+        """Set the total, unless a smaller one was given before."""
         self._total = total if self._total is None else min(self._total, total)
 
     def begin(self, label: str) -> None:

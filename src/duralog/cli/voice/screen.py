@@ -22,7 +22,7 @@ class Screen:
     bar: ProgressBar
 
     def say_error(self, where: object, failure: str) -> None:
-        """On standard error, while the command goes on."""
+        """On standard error. The command continues."""
         self.bar.hide()
         say(f"error: {printable(f'{where}: {failure}')}")
 

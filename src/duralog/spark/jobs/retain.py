@@ -98,19 +98,19 @@ def retain(  # Public: its keyword arguments are the interface.
         config=config or BrokerConfig(),
         now_ms=wall_clock_ms() if now_ms is None else now_ms,
     )
-    looked_at = (_planned if dry_run else _carried_out)(SparkExecutor(spark, on_progress), work, topics, partition)
+    results = (_planned if dry_run else _carried_out)(SparkExecutor(spark, on_progress), work, topics, partition)
     return RetainReport(
         path=path,
         dry_run=dry_run,
-        removals=[removal for found in looked_at for removal in found.removals],
-        configs={found.partition: found.config for found in looked_at if found.config is not None},
-        failures={found.partition: found.failure for found in looked_at if found.failure is not None},
+        removals=[removal for found in results for removal in found.removals],
+        configs={found.partition: found.config for found in results if found.config is not None},
+        failures={found.partition: found.failure for found in results if found.failure is not None},
         seconds=time.monotonic() - began,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LookedAt:
+class _Retained:
     partition: TopicPartition
     config: TopicConfig | None = None
     removals: Sequence[Removal] = ()
@@ -125,13 +125,13 @@ class _Work:
     config: BrokerConfig
     now_ms: int
 
-    def retain(self, log: PartitionLog, *, delete: bool) -> _LookedAt:
+    def retain(self, log: PartitionLog, *, delete: bool) -> _Retained:
         log.update_config(log.config.with_overrides(dict(self.overrides)))
         removals = retain_log(log, self.policies, self.now_ms, delete=delete)
-        return _LookedAt(partition=TopicPartition(log.topic, log.partition), config=log.config, removals=removals)
+        return _Retained(partition=TopicPartition(log.topic, log.partition), config=log.config, removals=removals)
 
 
-def _planned(executor: Executor, work: _Work, topics: Collection[str] | None, partition: int | None) -> list[_LookedAt]:
+def _planned(executor: Executor, work: _Work, topics: Collection[str] | None, partition: int | None) -> list[_Retained]:
     with Store(work.path, config=work.config, read_only=True) as store:
         found = [TopicPartition(topic, number) for topic in store.topics() for number in store.partitions(topic)]
     chosen = choose_partitions(found, topics, partition, work.path)
@@ -139,36 +139,36 @@ def _planned(executor: Executor, work: _Work, topics: Collection[str] | None, pa
     return run_in_equal_groups(executor, chosen, with_first(_plan_partitions, work), name="retain")
 
 
-def _plan_partitions(work: _Work, partitions: Sequence[TopicPartition], _: Advance) -> list[_LookedAt]:
+def _plan_partitions(work: _Work, partitions: Sequence[TopicPartition], _: Advance) -> list[_Retained]:
     with Store(work.path, config=work.config, read_only=True) as store:
         return [_plan_partition(work, store, partition) for partition in partitions]
 
 
-def _plan_partition(work: _Work, store: Store, partition: TopicPartition) -> _LookedAt:
+def _plan_partition(work: _Work, store: Store, partition: TopicPartition) -> _Retained:
     try:
         return read_live(store, partition, lambda log: work.retain(log, delete=False))
     except DuralogError as error:
-        return _LookedAt(partition=partition, failure=str(error))
+        return _Retained(partition=partition, failure=str(error))
 
 
 def _carried_out(
     executor: Executor, work: _Work, topics: Collection[str] | None, partition: int | None
-) -> list[_LookedAt]:
+) -> list[_Retained]:
     with hold(work.path, config=work.config) as held:
         chosen = choose_partitions((*held.partitions, *held.offline), topics, partition, work.path)
         loans = [held.lend(found) for found in chosen if found not in held.offline]
-        looked_at = run_in_equal_groups(executor, loans, one_by_one(with_first(_retain_partition, work)), name="retain")
+        results = run_in_equal_groups(executor, loans, one_by_one(with_first(_retain_partition, work)), name="retain")
     offline = [
-        _LookedAt(partition=found, failure=f"it is offline: {held.offline[found]}")
+        _Retained(partition=found, failure=f"it is offline: {held.offline[found]}")
         for found in chosen
         if found in held.offline
     ]
-    return sorted([*looked_at, *offline], key=lambda found: found.partition)
+    return sorted([*results, *offline], key=lambda found: found.partition)
 
 
-def _retain_partition(work: _Work, loan: Loan) -> _LookedAt:
+def _retain_partition(work: _Work, loan: Loan) -> _Retained:
     try:
         with borrow(loan) as borrowed:
             return work.retain(borrowed.log, delete=True)
     except DuralogError as error:
-        return _LookedAt(partition=loan.partition, failure=str(error))
+        return _Retained(partition=loan.partition, failure=str(error))

@@ -1,6 +1,6 @@
 """A Delta table over the Parquet files that tasks wrote, committed by `deltalake`.
 
-A commit holds, beside the files, one application transaction (`txn`) for each partition of the topic: its version is
+Besides the files, a commit holds one application transaction (`txn`) for each partition of the topic: its version is
 the next offset. This is what counts, so what was committed is known even if the state file was not written after it.
 The state itself is in the commit, too, under the name of the state file.
 

@@ -85,7 +85,7 @@ def remember_ends(store: Store, before: TableState, after: Mapping[TopicPartitio
 def check_ends(
     store: Store, before: TableState, partitions: list[TopicPartition], *, where: str, taken: str, advice: str
 ) -> None:
-    """Raise unless the logs go on from where the last run left them.
+    """Raise unless the logs continue where the last run ended.
 
     `taken` says in the error what the job did up to an offset, `advice` what its user can do.
     """

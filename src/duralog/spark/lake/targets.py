@@ -142,7 +142,7 @@ class LakeTarget:
         return [TargetFile(info.path[start:], info.size) for info in found if info.type == pafs.FileType.File]
 
     def exists(self, name: str) -> bool:
-        with _refusals("look at", f"{self.location}/{name}"):
+        with _refusals("stat", f"{self.location}/{name}"):
             info = self.file_system.get_file_info(self.path(name))
         return bool(info.type != pafs.FileType.NotFound)
 

@@ -1,14 +1,13 @@
 """The right to write to a table: one run has it, and its tasks as long as they work.
 
 On this machine's disks it is a lock file in the table's folder, `_duralog_<job>.lock`, lent to the tasks of the run
-(`storage.lent_lock`). What must always be true:
+(`storage.disk.lent_lock`). What must always be true:
 - A task that outlives its run, one that was interrupted or whose driver was killed, keeps other runs away until it has
   ended. So what the next run finds and removes is all that there is.
 - One that begins, or begins again, after its run is over is refused, and writes nothing.
 
 On some shared disks, hosts do not see the locks of each other. There, a task on another host than the driver's relies
-on the id of the run alone, which is in the file: it is refused if another run has begun, or its own has
-ended in order.
+on the id of the run alone, which is in the file: it is refused if another run has begun, or its own has ended in order.
 
 An object store has no locks. There, the caller must start a run only after the previous one has ended, with all of its
 tasks. Files have the id of their run in their names if another run would write files of the same name.

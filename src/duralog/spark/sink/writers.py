@@ -134,7 +134,7 @@ class DuralogStreamArrowWriter(DataSourceStreamArrowWriter):
             query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
             if query_id is None or batch_id is None:
                 raise StorageError(
-                    f"this Spark does not tell its tasks which streaming query they are for ({_QUERY_ID}, {_BATCH_ID}):"
+                    f"this Spark does not give its tasks the id of their streaming query ({_QUERY_ID}, {_BATCH_ID}):"
                     " the sink could not recognise a repeated micro-batch"
                 )
             writer = sha256(query_id.encode()).hexdigest()[:32]

@@ -31,19 +31,19 @@ class CorruptReport:
 
     def __init__(self, folder: Location | None) -> None:
         self._folder = folder
-        self._untold: list[CorruptBytes] = []
+        self._pending: list[CorruptBytes] = []
         self._lines: list[str] = []
 
     def add(self, damage: CorruptBytes) -> None:
         if self._folder is None:
-            self._untold.append(damage)
+            self._pending.append(damage)
         else:
             where = {"topic": damage.topic, "partition": damage.partition}
             self._lines.append(json.dumps({**where, **_fields(damage)}))
 
     def take_rows(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         """The damage since the last call, for the column."""
-        if self._untold:
+        if self._pending:
             yield columns.rows(
                 {
                     record_schema.TOPIC: damage.topic,
@@ -51,9 +51,9 @@ class CorruptReport:
                     record_schema.OFFSET: damage.first_offset,
                     CORRUPT: _fields(damage),
                 }
-                for damage in self._untold
+                for damage in self._pending
             )
-            self._untold.clear()
+            self._pending.clear()
 
     def write(self, slices: Sequence[Slice], *, is_complete: bool) -> None:
         """The file of a task that read these slices, if it found damage.

@@ -1,8 +1,7 @@
 """The columns that Spark gets: which there are, which a read is about, and Arrow batches of exactly these.
 
-Spark does not tell a source which columns a query uses, so the columns are those of the option `columns` or of the
-user's own `schema(...)`; neither may name one that is not there, or give it another type. Only what is asked for is
-decoded.
+A source does not learn from Spark which columns a query uses, so the columns are those of the option `columns` or of
+the user's own `schema(...)`; neither may name one that is not there, or give it another type. Only these are decoded.
 
 `_corrupt` exists with `mode=PERMISSIVE`. See `corrupt_report`.
 """

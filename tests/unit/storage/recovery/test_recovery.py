@@ -652,7 +652,7 @@ class Vanishing(CrashingFiles):
     def entry(self, path: str) -> Entry | None:
         if self.times and path.endswith(".log"):
             self.times -= 1
-            raise StorageError(f"{path}: cannot look at: gone")
+            raise StorageError(f"{path}: cannot stat: gone")
         return super().entry(path)
 
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> OpenFile:
