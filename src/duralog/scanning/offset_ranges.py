@@ -83,7 +83,7 @@ def select_partitions(
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise InvalidConfig(f"subscribePattern: {pattern!r} is not a regular expression: {error}") from None
+            raise InvalidConfig(f"{pattern!r} is not a regular expression: {error}") from None
         topics = [topic for topic in store.topics() if compiled.fullmatch(topic) and topic not in INTERNAL_TOPICS]
     assert topics is not None
     return sorted({TopicPartition(topic, number) for topic in topics for number in _partitions(store, topic)})

@@ -135,6 +135,7 @@ class Verification:
 
     @property
     def partitions(self) -> int:
+        """The number of partitions to check."""
         return len(self._checks)
 
     def run(self, show: ShowVerification | None = None) -> Iterator[PartitionReport]:
