@@ -31,6 +31,7 @@ from duralog.broker.net.log_lines import error_text
 from duralog.broker.net.outgoing import Outgoing, ShortFile
 from duralog.broker.net.request_memory import RequestMemory
 from duralog.broker.wire.frames import FrameReader
+from duralog.broker.wire.principal import ANONYMOUS
 from duralog.broker.wire.request import DelayedAnswer, Node, Silence
 from duralog.errors import DuralogError
 
@@ -80,6 +81,7 @@ class Connection:
         "node",
         "number",
         "pace",
+        "principal",
         "reserved_bytes",
         "waits_for_memory",
         "waits_for_room",
@@ -92,6 +94,7 @@ class Connection:
         self.client_host = client_host
         self.number = number
         self.node = node
+        self.principal = ANONYMOUS
         self.has_ended = False
         """It sends no more. It may still read its answer, or be gone: sending shows which."""
         self.is_closed = False

@@ -20,6 +20,7 @@ from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.wire import messages
 from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION, code_of
 from duralog.broker.wire.frames import InvalidFrame, decode_header, skip_tagged_fields
+from duralog.broker.wire.principal import Principal
 from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, FileSlice, Node, RawAnswer, Request, Silence
 from duralog.broker.wire.request_stats import ApiStats
 from duralog.errors import DuralogError
@@ -39,6 +40,7 @@ class Peer(Protocol):
 
     client_host: str
     node: Node
+    principal: Principal
 
     def deliver(self, parts: Parts | Silence) -> None:
         """Send a delayed answer."""
@@ -93,6 +95,7 @@ class Dispatcher:
             body,
             peer.client_host,
             peer.node,
+            peer.principal,
         )
         exchange = _Exchange(self, route, request, peer, started, len(frame))
         if route.is_refused:

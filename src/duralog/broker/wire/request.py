@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from duralog.broker.wire.principal import ANONYMOUS, Principal
+
 Fields = Mapping[str, Any]
 """An answer by kio's field names. What the version does not have is dropped; what is missing takes its default."""
 
@@ -49,6 +51,7 @@ class Request:
     client_host: str = "127.0.0.1"
     node: Node | None = None
     """This broker by the address of the client's listener; None stands for the first listener."""
+    principal: Principal = ANONYMOUS
 
 
 class HasDescriptor(Protocol):
