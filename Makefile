@@ -1,6 +1,6 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run console quick test check lint types imports docs fuzz bench clean env env-dev env-bench java test-programs
+.PHONY: help run console quick test check lint types imports docs fuzz bench clean requirements supply-chain env env-dev env-bench env-audit java test-programs
 
 BIN := .venv/bin
 TESTS ?= tests
@@ -42,6 +42,12 @@ fuzz: env-dev ## the randomised tests at length: over 100,000 damaged logs
 bench: env-bench java ## benchmarks against the peers (JOB=name for one, QUICK=1 for a short run)
 	@$(BIN)/python -m bench $(if $(JOB),--job $(JOB)) $(if $(QUICK),--quick)
 
+requirements: ## the hashes of the pinned requirements: after a change of a version
+	@$(or $(wildcard $(BIN)/python),python3) scripts/hashed_requirements.py --update
+
+supply-chain: env-audit ## a bill of materials, the licences and known advisories of what duralog depends on
+	@$(BIN)/python -m scripts.supply_chain
+
 clean: ## remove what the other targets made, bench data too
 	rm -rf .venv build dist bench/data bench/work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
@@ -51,6 +57,8 @@ env-dev:
 	@scripts/python-env.sh requirements-dev.txt
 env-bench:
 	@scripts/python-env.sh requirements-bench.txt
+env-audit:
+	@scripts/python-env.sh requirements-audit.txt
 java:
 	@scripts/java.sh
 test-programs:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with the pinned requirements of the given file, and this package in it.
+# Makes .venv with the pinned requirements of the given file, each checked by its hash, and this package in it.
 # Usage: scripts/python-env.sh requirements.txt | requirements-dev.txt | requirements-bench.txt
 # Nothing is done when the last run of the same file is still up to date.
 set -euo pipefail
@@ -8,7 +8,7 @@ requirements=$1
 stamp=".venv/.installed-${requirements%.txt}"
 
 newer_than_stamp() {
-    [ ! -f "$stamp" ] || [ -n "$(find requirements*.txt pyproject.toml scripts/python-env.sh -newer "$stamp" -print -quit)" ]
+    [ ! -f "$stamp" ] || [ -n "$(find requirements* pyproject.toml scripts/python-env.sh -newer "$stamp" -print -quit)" ]
 }
 
 find_python() {
@@ -41,7 +41,10 @@ make_venv() {
 [ -x .venv/bin/python ] || make_venv
 if newer_than_stamp; then
     echo "Installing $requirements into .venv" >&2
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
+    hashed=$(mktemp)
+    trap 'rm -f "$hashed"' EXIT
+    .venv/bin/python scripts/hashed_requirements.py "$requirements" > "$hashed"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$hashed"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
     touch "$stamp"
 fi
