@@ -18,10 +18,10 @@ from duralog.command_line import app
 from duralog.errors import DuralogError, InvalidConfig, StoreLocked, UnknownTopic
 from duralog.format.checksum import crc32c
 from duralog.format.varint import decode_varint
+from duralog.reports.compact import CompactionForm, CompactReport
 from duralog.scanning.executor import TaskProgress
 from duralog.spark.jobs import compact
 from duralog.spark.jobs.compaction.frames import KeyTasks
-from duralog.spark.jobs.compaction.report import CompactionForm, CompactJobReport
 from duralog.storage.compaction.report import CompactionReport
 from tests.support.spark.compact_job_directory import (
     COMPACTED,
@@ -52,7 +52,7 @@ def path(original: Path, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def forms(report: CompactJobReport) -> dict[str, CompactionForm]:
+def forms(report: CompactReport) -> dict[str, CompactionForm | None]:
     return {str(found.partition): found.form for found in report.partitions}
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from duralog.errors import StorageError, StoreLocked
 from duralog.format.topic_partition import TopicPartition
+from duralog.reports.compact import PartitionCompaction
 from duralog.spark.jobs.compaction import shuffled as compact_shuffled
-from duralog.spark.jobs.compaction.report import PartitionCompaction
 from duralog.spark.jobs.compaction.task import CompactSettings, CompactWork, compact_in_task
 from duralog.spark.jobs.holding import HeldDirectory, hold
 from duralog.storage.borrowed_partition import borrow, borrow_folder

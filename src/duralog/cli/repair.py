@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from duralog.cli.voice.output import Output
-    from duralog.operations.repair import RepairRequest, RepairResult
+    from duralog.operations.repair import RepairRequest
     from duralog.operations.workers import Workers
+    from duralog.reports.repair import RepairReport
     from duralog.storage.repair.folder_changes import Action
     from duralog.storage.repair.partition_repair import PartitionRepair
 
@@ -124,8 +125,8 @@ def _write_actions(actions: Sequence[Action], output: Output) -> None:
         table.row(row)
 
 
-def _summarise(result: RepairResult, output: Output) -> None:
-    repairs = result.partitions
+def _summarise(result: RepairReport, output: Output) -> None:
+    repairs = result.repairs
     changed = [repaired for repaired in repairs if repaired.actions]
     quarantined = sum(action.bytes for repaired in changed for action in repaired.actions)
     left = len(result.left) + sum(len(repaired.left) + (repaired.failure is not None) for repaired in repairs)

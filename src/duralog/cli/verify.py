@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from duralog.cli.voice.output import Output
     from duralog.errors import CorruptRecord
-    from duralog.operations.verify import ToVerify, Verified, VerifyRequest
+    from duralog.operations.verify import ToVerify, VerifyRequest
     from duralog.operations.workers import Workers
+    from duralog.reports.verify import VerifyReport
     from duralog.storage.checks.findings import Note
     from duralog.storage.checks.partition import PartitionReport
 
@@ -128,15 +129,14 @@ class _Shown:
         elif not self._output.quiet:
             self._table.row(_cells(report))
 
-    def end(self, verified: Verified) -> None:
+    def end(self, verified: VerifyReport) -> None:
         output = self._output
         self._table.end()
         if output.as_json:
             _write_findings(output, verified.errors, verified.notes)
             output.object({"kind": "summary", "path": verified.path, **verified.totals.to_dict()})
             return
-        errors = [error for report in verified.partitions for error in report.errors] + [*verified.errors]
-        notes = [note for report in verified.partitions for note in report.notes] + [*verified.notes]
+        errors, notes = verified.all_errors, verified.all_notes
         if not output.quiet and (errors or notes):
             output.line("")
         _write_findings(output, errors, _without_repetition(notes))
@@ -190,7 +190,7 @@ def _without_repetition(notes: Sequence[Note]) -> list[Note]:
     return shown_notes
 
 
-def _summary_line(verified: Verified) -> str:
+def _summary_line(verified: VerifyReport) -> str:
     totals = verified.totals
     counts = totals.counts
     rate = counts.size_bytes / totals.seconds if totals.seconds else 0

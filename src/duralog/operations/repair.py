@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from duralog.config.progress import Counted, OnProgress, ignore
-from duralog.errors import CorruptRecord
 from duralog.operations.chosen_partition import EVERYTHING, Choice
 from duralog.operations.lock_holder import lock_holder_named
 from duralog.operations.opened_store import check_log_directory
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers, ignore_result
-from duralog.storage.repair.folder_changes import Action
+from duralog.reports.repair import RepairReport
 from duralog.storage.repair.partition_repair import PartitionRepair
 from duralog.storage.repair.repair import Repair
 
@@ -27,29 +27,13 @@ class RepairRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairResult:
-    dry_run: bool
-    partitions: Sequence[PartitionRepair]
-    """All that were checked, the sound ones too."""
-    actions: Sequence[Action]
-    """On the files of the directory itself."""
-    left: Sequence[CorruptRecord]
-    """What is wrong with the directory and cannot be repaired."""
-
-    @property
-    def is_well(self) -> bool:
-        """Nothing is left to do."""
-        return not self.left and not any(repaired.left or repaired.failure for repaired in self.partitions)
-
-
 def repair(
     request: RepairRequest,
     workers: Workers = TWO_THREADS,
     *,
     on_progress: OnProgress = ignore,
     on_partition: Callable[[PartitionRepair], None] = ignore_result,
-) -> RepairResult:
+) -> RepairReport:
     """No one may have the directory open, not even for a dry run.
 
     `on_partition` is called with each result: on threads when the partition is done, on Spark at the end.
@@ -69,7 +53,8 @@ def repair(
         )
         for repaired in report.repairs:
             on_partition(repaired)
-        return RepairResult(dry_run=report.dry_run, partitions=report.repairs, actions=report.actions, left=report.left)
+        return report
+    began = time.monotonic()
     check_log_directory(request.path)
     with lock_holder_named(request.path):
         work = Repair(
@@ -84,4 +69,11 @@ def repair(
     for repaired in work.run(lambda read, name: on_progress(Counted(label=name, done=read, total=size_bytes))):
         done.append(repaired)
         on_partition(repaired)
-    return RepairResult(dry_run=work.dry_run, partitions=done, actions=work.actions, left=work.left)
+    return RepairReport(
+        path=request.path,
+        dry_run=work.dry_run,
+        repairs=done,
+        actions=work.actions,
+        left=work.left,
+        seconds=time.monotonic() - began,
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from duralog.operations.chosen_partition import EVERYTHING, Choice
 from duralog.operations.directory_topics import topics_in
 from duralog.operations.opened_store import check_log_directory, opened_for_writing
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers
+from duralog.reports.retain import RetainReport
 from duralog.storage.log.log_retention import retain as retain_log
 from duralog.storage.log.retention import BUILT_IN_POLICIES, Removal
 from duralog.storage.metadata.folder import METADATA_PARTITION
@@ -34,22 +36,6 @@ class RetainRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainResult:
-    removals: Sequence[Removal]
-    """The segments that were deleted, or would be: by topic and partition, oldest first."""
-    configs: Mapping[TopicPartition, TopicConfig]
-    """Of all partitions that were checked, as they hold for this run."""
-    failures: Mapping[TopicPartition, str]
-    """Partitions whose segments stay, and why."""
-    has_lost_topics: bool = False
-    """A chosen partition is offline, since the metadata of its topic is lost."""
-
-    @property
-    def is_well(self) -> bool:
-        return not self.failures and not self.has_lost_topics
-
-
 class RetentionUnknown(DuralogError):
     """The directory has topics, but not their configs: by Kafka's defaults, segments would go that must stay."""
 
@@ -62,7 +48,7 @@ def check_retention_known(request: RetainRequest) -> None:
         raise RetentionUnknown(f"there is no {METADATA_PARTITION} in {request.path}")
 
 
-def retain(request: RetainRequest, workers: Workers = TWO_THREADS, *, on_progress: OnProgress = ignore) -> RetainResult:
+def retain(request: RetainRequest, workers: Workers = TWO_THREADS, *, on_progress: OnProgress = ignore) -> RetainReport:
     """No one may have the directory open, unless it is a dry run. A failed partition does not stop the others.
 
     Threads do one partition after the other: no log is read.
@@ -72,7 +58,7 @@ def retain(request: RetainRequest, workers: Workers = TWO_THREADS, *, on_progres
     if isinstance(workers, OnSpark):
         from duralog.spark.jobs.retain import retain as run
 
-        report = run(
+        return run(
             workers.session,
             request.path,
             topics=request.choice.topics,
@@ -83,7 +69,7 @@ def retain(request: RetainRequest, workers: Workers = TWO_THREADS, *, on_progres
             dry_run=request.dry_run,
             on_progress=on_progress,
         )
-        return RetainResult(removals=report.removals, configs=report.configs, failures=report.failures)
+    began = time.monotonic()
     with _opened(request, on_progress) as store:
         removals: list[Removal] = []
         configs: dict[TopicPartition, TopicConfig] = {}
@@ -99,10 +85,13 @@ def retain(request: RetainRequest, workers: Workers = TWO_THREADS, *, on_progres
                 removals += retain_log(log, BUILT_IN_POLICIES, request.now_ms, delete=not request.dry_run)
             except DuralogError as error:
                 failures[partition] = describe(error)
-        return RetainResult(
+        return RetainReport(
+            path=request.path,
+            dry_run=request.dry_run,
             removals=removals,
             configs=configs,
             failures=failures,
+            seconds=time.monotonic() - began,
             has_lost_topics=request.choice.has_lost_topics(store),
         )
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from duralog.config.progress import Counted, OnProgress, ignore
-from duralog.errors import CorruptRecord
 from duralog.operations.chosen_partition import EVERYTHING, Choice
 from duralog.operations.workers import TWO_THREADS, OnSpark, Workers, ignore_result
-from duralog.storage.checks.findings import Note
+from duralog.reports.verify import VerifyReport
 from duralog.storage.checks.partition import PartitionReport
-from duralog.storage.checks.verification import Verification, VerifiedTotals
+from duralog.storage.checks.verification import Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +34,6 @@ class ToVerify:
     partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    path: str
-    partitions: Sequence[PartitionReport]
-    errors: Sequence[CorruptRecord]
-    """Of the directory itself."""
-    notes: Sequence[Note]
-    totals: VerifiedTotals
-
-    @property
-    def is_sound(self) -> bool:
-        return not self.totals.errors
-
-
 def verify(
     request: VerifyRequest,
     workers: Workers = TWO_THREADS,
@@ -56,7 +41,7 @@ def verify(
     on_progress: OnProgress = ignore,
     on_start: Callable[[ToVerify], None] = ignore_result,
     on_partition: Callable[[PartitionReport], None] = ignore_result,
-) -> Verified:
+) -> VerifyReport:
     """`on_partition` is called with each report: on threads when the partition is done, on Spark at the end."""
     if isinstance(workers, OnSpark):
         verified = _verify_on_spark(request, workers, on_progress)
@@ -76,19 +61,13 @@ def verify(
     on_start(ToVerify(size_bytes, verification.partitions))
     for report in verification.run(lambda done, name: on_progress(Counted(label=name, done=done, total=size_bytes))):
         on_partition(report)
-    return Verified(
-        path=request.path,
-        partitions=verification.reports,
-        errors=verification.errors,
-        notes=verification.notes,
-        totals=verification.totals,
-    )
+    return VerifyReport.of(verification, request.path)
 
 
-def _verify_on_spark(request: VerifyRequest, workers: OnSpark, on_progress: OnProgress) -> Verified:
+def _verify_on_spark(request: VerifyRequest, workers: OnSpark, on_progress: OnProgress) -> VerifyReport:
     from duralog.spark.jobs.verify import verify as run
 
-    report = run(
+    return run(
         workers.session,
         request.path,
         topics=request.choice.topics,
@@ -97,11 +76,4 @@ def _verify_on_spark(request: VerifyRequest, workers: OnSpark, on_progress: OnPr
         interval_bytes=request.interval_bytes,
         storage_options=request.storage_options,
         on_progress=on_progress,
-    )
-    return Verified(
-        path=report.path,
-        partitions=report.partitions,
-        errors=report.errors,
-        notes=report.notes,
-        totals=report.totals,
     )

@@ -8,12 +8,13 @@ import pytest
 
 from duralog.config.progress import Progress
 from duralog.operations.chosen_partition import Choice
-from duralog.operations.compact import CompactedPartition, CompactRequest, compact
+from duralog.operations.compact import CompactRequest, compact
 from duralog.operations.compacted_logs import LogsToCompact, NotCompacted, PartitionProgress
 from duralog.operations.explain import ExplainRequest, explain
 from duralog.operations.repair import RepairRequest, repair
 from duralog.operations.retain import RetainRequest, RetentionUnknown, retain
 from duralog.operations.verify import VerifyRequest, verify
+from duralog.reports.compact import PartitionCompaction
 from tests.support.compaction.compacted_directory import CompactedDirectory, fill
 
 NOW_MS = 1_700_000_000_000
@@ -30,11 +31,11 @@ def path(tmp_path: Path) -> str:
 
 def test_compact_and_explain(path: str, capfd: pytest.CaptureFixture[str]) -> None:
     shown: list[Progress] = []
-    done: list[CompactedPartition] = []
+    done: list[PartitionCompaction] = []
     told = explain(ExplainRequest(logs=LogsToCompact(path=path), now_ms=NOW_MS), on_progress=shown.append)
     report = compact(CompactRequest(logs=LogsToCompact(path=path)), on_progress=shown.append, on_partition=done.append)
     assert (told.totals.partitions, told.not_compacted) == (1, 1)
-    assert (report.totals.compacted, report.not_compacted, report.is_well) == (1, 1, True)
+    assert (report.totals()["compacted"], report.not_compacted, report.is_well) == (1, 1, True)
     assert report.partitions == done
     (orders,) = done
     assert orders.report is not None
@@ -60,7 +61,7 @@ def test_verify_and_repair(path: str, capfd: pytest.CaptureFixture[str]) -> None
     assert [report.name for report in verified.partitions] == ["orders-0"]
     repaired = repair(RepairRequest(path=path, dry_run=True))
     assert repaired.is_well
-    assert all(partition.is_sound for partition in repaired.partitions)
+    assert all(partition.is_sound for partition in repaired.repairs)
     assert capfd.readouterr() == ("", "")
 
 

@@ -8,16 +8,11 @@ from typing import Any
 
 from duralog.cli.compact.advice import advice, verdict
 from duralog.config import TopicConfig
-from duralog.operations.compact import CompactedPartition
 from duralog.operations.explain import ExplainedPartition
 from duralog.storage.compaction.delete_horizons import DeleteHorizons
 from duralog.storage.compaction.gone_records import GoneRecord
 from duralog.storage.compaction.preview import Explanation
-from duralog.storage.compaction.report import CompactionReport, partition_fields
-
-
-def partition_object(done: CompactedPartition) -> dict[str, Any]:
-    return partition_fields(done.partition, done.report, done.failure, form=done.form)
+from duralog.storage.compaction.report import CompactionReport
 
 
 def explained_object(done: ExplainedPartition, now_ms: int) -> dict[str, Any]:

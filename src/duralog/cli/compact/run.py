@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import Any
 
 import typer
 
 from duralog.cli.compact.advice import verdict
-from duralog.cli.compact.objects import partition_object
 from duralog.cli.voice.failures import FAILURE
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.screen import Screen
 from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.config.error_text import printable
 from duralog.errors import InvalidConfig
-from duralog.operations.compact import (
-    CompactedPartition,
-    CompactionTotals,
-    CompactRequest,
-    compact,
-)
+from duralog.operations.compact import CompactRequest, compact
 from duralog.operations.compacted_logs import NotCompacted
 from duralog.operations.workers import Workers
+from duralog.reports.compact import CompactReport, PartitionCompaction
 from duralog.storage.compaction.report import CompactionReport
 
 _NAMES = (
@@ -31,13 +25,17 @@ _NAMES = (
     *("keyless", "expired", "aborted", "rounds"),
 )
 _LEAST = ("keyless", "aborted", "rounds", "seconds", "expired", "left", "speed")
+_SUMMARY = (
+    *("compacted", "idle", "failed", "damaged", "records_before", "records_after", "bytes_before", "bytes_after"),
+    *("seconds", "freed_bytes"),
+)
 _MOST_IDLE = 8
 """For no more logs than this it is shown why there is nothing to do."""
 
 
 def run_compact(request: CompactRequest, workers: Workers, screen: Screen) -> None:
     """Ends the command with an exit code if something failed or is damaged."""
-    shown = _Shown(screen, is_dry_run=request.spark.dry_run)
+    shown = _Shown(screen, request)
     try:
         report = compact(request, workers, on_progress=screen.bar.show, on_partition=shown.add)
     except NotCompacted as error:
@@ -46,7 +44,7 @@ def run_compact(request: CompactRequest, workers: Workers, screen: Screen) -> No
         shown.end_interrupted()
         raise
     note_no_logs(screen.output, report.path, len(report.partitions), report.not_compacted)
-    shown.end(report.totals)
+    shown.end(report)
     if not report.is_well:
         raise typer.Exit(FAILURE)
 
@@ -78,40 +76,38 @@ def note_no_logs(output: Output, path: str, found: int, not_compacted: int | Non
 class _Shown:
     """In JSON each partition as it comes, for people a table at the end. Failures are shown as they come."""
 
-    def __init__(self, screen: Screen, *, is_dry_run: bool) -> None:
+    def __init__(self, screen: Screen, request: CompactRequest) -> None:
         self._screen = screen
-        self._is_dry_run = is_dry_run
+        self._request = request
         self._output = screen.output
-        self._reports: list[CompactionReport] = []
-        self._totals = CompactionTotals()
+        self._done: list[PartitionCompaction] = []
         self._began = time.monotonic()
 
-    def add(self, done: CompactedPartition) -> None:
-        self._totals.add(done)
+    def add(self, done: PartitionCompaction) -> None:
+        self._done.append(done)
         if done.failure is not None:
             self._screen.say_error(done.partition, done.failure)
-        if done.report is not None:
-            self._reports.append(done.report)
         if self._output.as_json:
-            self._output.object(partition_object(done))
+            self._output.object(done.to_dict())
 
     def end_interrupted(self) -> None:
         """What was done so far, if anything."""
-        if self._totals != CompactionTotals():
-            self.end(dataclasses.replace(self._totals, seconds=time.monotonic() - self._began))
+        if self._done:
+            seconds = time.monotonic() - self._began
+            self.end(CompactReport(path=self._request.logs.path, partitions=self._done, seconds=seconds))
 
-    def end(self, totals: CompactionTotals) -> None:
+    def end(self, compacted: CompactReport) -> None:
         """A table of what was compacted, damage, why there was nothing to do, and a line about all."""
         output = self._output
         if output.as_json:
-            output.object(_summary_object(totals))
+            output.object(_summary_object(compacted))
             return
-        rows = [_cells(report) for report in self._reports if report.rounds]
+        rows = [_cells(report) for report in compacted.reports if report.rounds]
         if rows and not output.quiet:
             write_table(output, _NAMES, rows, right=_NAMES[1:], least=_LEAST)
-        idle = [report for report in self._reports if not report.rounds]
+        idle = [report for report in compacted.reports if not report.rounds]
         silent = {(report.topic, report.partition) for report in idle[_MOST_IDLE:]}
-        for report in self._reports:
+        for report in compacted.reports:
             for damage in (*report.left_segments, *report.corrupt_batches):
                 output.damage(damage)
             notes = report.notes if report.idle is None else [verdict(report.idle)]
@@ -119,7 +115,7 @@ class _Shown:
                 output.note(f"{report.topic}-{report.partition}", note)
         if len(idle) > _MOST_IDLE:
             output.note(f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; --explain shows why")
-        output.heading(_summary_line(totals, is_dry_run=self._is_dry_run))
+        output.heading(_summary_line(compacted))
 
 
 def _cells(report: CompactionReport) -> list[str]:
@@ -144,28 +140,26 @@ def _rate(size_bytes: int, seconds: float) -> int:
     return int(size_bytes / seconds) if seconds else 0
 
 
-def _summary_object(totals: CompactionTotals) -> dict[str, Any]:
-    return {
-        "kind": "summary",
-        **dataclasses.asdict(totals),
-        "freed_bytes": totals.bytes_before - totals.bytes_after,
-    }
+def _summary_object(compacted: CompactReport) -> dict[str, Any]:
+    totals: dict[str, float] = {**compacted.totals(), "seconds": compacted.seconds}
+    return {"kind": "summary", **{name: totals[name] for name in _SUMMARY}}
 
 
-def _summary_line(totals: CompactionTotals, *, is_dry_run: bool) -> str:
-    words = [f"{plural(totals.compacted, 'partition')} {'would be ' if is_dry_run else ''}compacted"]
-    if totals.idle:
-        words.append(f"{totals.idle:,} with nothing to do")
-    if totals.failed:
-        words.append(f"{totals.failed:,} failed")
-    if totals.damaged:
-        words.append(f"{totals.damaged:,} with damage that was left as it is: duralog verify shows more")
+def _summary_line(compacted: CompactReport) -> str:
+    totals, is_dry_run = compacted.totals(), compacted.is_rehearsal
+    words = [f"{plural(totals['compacted'], 'partition')} {'would be ' if is_dry_run else ''}compacted"]
+    if totals["idle"]:
+        words.append(f"{totals['idle']:,} with nothing to do")
+    if totals["failed"]:
+        words.append(f"{totals['failed']:,} failed")
+    if totals["damaged"]:
+        words.append(f"{totals['damaged']:,} with damage that was left as it is: duralog verify shows more")
     line = ", ".join(words)
-    if totals.compacted:
-        gone = totals.records_before - totals.records_after
-        freed = size_text(totals.bytes_before - totals.bytes_after)
+    if totals["compacted"]:
+        gone = totals["records_before"] - totals["records_after"]
         went = "would go" if is_dry_run else "went"
         line += (
-            f"; {gone:,} of {plural(totals.records_before, 'record')} {went}, {freed} freed in {totals.seconds:.2f} s"
+            f"; {gone:,} of {plural(totals['records_before'], 'record')} {went},"
+            f" {size_text(totals['freed_bytes'])} freed in {compacted.seconds:.2f} s"
         )
     return line

@@ -17,35 +17,35 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from duralog.reports.repair import RepairReport as RepairReport
+    from duralog.reports.retain import RetainReport as RetainReport
+    from duralog.reports.verify import VerifyReport as VerifyReport
+    from duralog.spark.jobs.compact import CompactJobReport as CompactJobReport
     from duralog.spark.jobs.compact import compact as compact
-    from duralog.spark.jobs.compaction.report import CompactJobReport as CompactJobReport
     from duralog.spark.jobs.export import ExportReport as ExportReport
     from duralog.spark.jobs.export import export as export
     from duralog.spark.jobs.reindex import ReindexReport as ReindexReport
     from duralog.spark.jobs.reindex import reindex as reindex
-    from duralog.spark.jobs.repair import RepairReport as RepairReport
     from duralog.spark.jobs.repair import repair as repair
-    from duralog.spark.jobs.retain import RetainReport as RetainReport
     from duralog.spark.jobs.retain import retain as retain
     from duralog.spark.jobs.snapshot import snapshot as snapshot
     from duralog.spark.jobs.snapshots.report import SnapshotReport as SnapshotReport
     from duralog.spark.jobs.stats import stats as stats
     from duralog.spark.jobs.upgrade import UpgradeReport as UpgradeReport
     from duralog.spark.jobs.upgrade import upgrade as upgrade
-    from duralog.spark.jobs.verify import VerifyReport as VerifyReport
     from duralog.spark.jobs.verify import verify as verify
     from duralog.statistics.report import StatsReport as StatsReport
 
 _MODULES = {
-    "CompactJobReport": "duralog.spark.jobs.compaction.report",
+    "CompactJobReport": "duralog.spark.jobs.compact",
     "ExportReport": "duralog.spark.jobs.export",
     "ReindexReport": "duralog.spark.jobs.reindex",
-    "RepairReport": "duralog.spark.jobs.repair",
-    "RetainReport": "duralog.spark.jobs.retain",
+    "RepairReport": "duralog.reports.repair",
+    "RetainReport": "duralog.reports.retain",
     "SnapshotReport": "duralog.spark.jobs.snapshots.report",
     "StatsReport": "duralog.statistics.report",
     "UpgradeReport": "duralog.spark.jobs.upgrade",
-    "VerifyReport": "duralog.spark.jobs.verify",
+    "VerifyReport": "duralog.reports.verify",
     "compact": "duralog.spark.jobs.compact",
     "export": "duralog.spark.jobs.export",
     "reindex": "duralog.spark.jobs.reindex",

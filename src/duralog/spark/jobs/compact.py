@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import InvalidConfig
 from duralog.format.topic_partition import TopicPartition
+from duralog.reports.compact import CompactionForm, CompactReport, PartitionCompaction
 from duralog.scanning.executor import Executor, OnProgress, one_by_one, run_in_groups
 from duralog.scanning.keyed_offsets import check_map_bytes
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, log_bytes
-from duralog.spark.jobs.compaction.report import CompactionForm, CompactJobReport, PartitionCompaction
 from duralog.spark.jobs.compaction.shuffled import compact_shuffled
 from duralog.spark.jobs.compaction.task import (
     CompactSettings,
@@ -53,6 +53,9 @@ from duralog.storage.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CompactJobReport = CompactReport
+"""Its public name in `duralog.spark.jobs`."""
+
 
 def compact(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
@@ -70,7 +73,7 @@ def compact(  # Public: its keyword arguments are the interface.
     now_ms: int | None = None,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
-) -> CompactJobReport:
+) -> CompactReport:
     """Compact the chosen partitions now, also if little of them is new.
 
     `topics` and `partition` choose; without them, all partitions of compacted topics are taken. `topic_config` is as if
@@ -102,7 +105,7 @@ def compact(  # Public: its keyword arguments are the interface.
             chosen = _compacted(held.partitions, named, topics, topic_config or {})
             done = _compact(executor, held, chosen, _with_memory(settings, held.config), shuffled)
             done |= _offline(held, named)
-    return CompactJobReport(
+    return CompactReport(
         path=path,
         partitions=[done[found] for found in sorted(done)],
         seconds=time.monotonic() - began,

@@ -18,16 +18,18 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial as with_first
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
-from duralog.errors import CorruptRecord, DuralogError
+from duralog.errors import DuralogError
 from duralog.format.internal.internal_topics import CLUSTER_METADATA
 from duralog.format.topic_partition import TopicPartition
+from duralog.reports.repair import RepairReport
+from duralog.reports.verify import VerifyReport
 from duralog.scanning.executor import Executor, OnProgress, one_by_one, run_in_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.holding import HeldDirectory, check_shared_directory, hold
-from duralog.spark.jobs.verify import VerifyReport, verify
+from duralog.spark.jobs.verify import verify
 from duralog.storage.borrowed_partition import Loan, borrow_folder
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
@@ -38,55 +40,7 @@ from duralog.storage.repair.partition_repair import PartitionRepair, PartitionRe
 from duralog.storage.repair.repair import TopicConfigs, left_of, lock_for_repair, repair_checkpoints, repairable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-ACTIONS_SCHEMA = "topic string, partition int, kind string, action string, file string, detail string, bytes bigint"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairReport:
-    path: str
-    dry_run: bool
-    repairs: Sequence[PartitionRepair]
-    """Of all partitions that were checked, also the sound ones."""
-    actions: Sequence[Action]
-    """On the files of the directory itself."""
-    left: Sequence[CorruptRecord]
-    """What is wrong with the directory and cannot be repaired here."""
-    seconds: float
-
-    @property
-    def is_well(self) -> bool:
-        """Nothing is left to do."""
-        return not self.left and not any(repaired.left or repaired.failure for repaired in self.repairs)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "dry_run": self.dry_run,
-            "seconds": round(self.seconds, 3),
-            "per_partition": [repaired.to_dict() for repaired in self.repairs],
-            "actions": [action.to_dict() for action in self.actions],
-            "left": [str(error) for error in self.left],
-        }
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """A row for each action; also for what is still wrong (`kind` is `left`) or failed (`failure`)."""
-        return spark.createDataFrame(list(self._rows()), ACTIONS_SCHEMA)
-
-    def _rows(self) -> Iterator[tuple[object, ...]]:
-        for repaired in self.repairs:
-            place = repaired.partition.topic, repaired.partition.partition
-            for action in repaired.actions:
-                yield *place, "action", action.verb, action.file, action.detail, action.bytes
-            for error in repaired.left:
-                yield *place, "left", None, error.file, str(error), 0
-            if repaired.failure is not None:
-                yield *place, "failure", None, repaired.folder, repaired.failure, 0
-        for action in self.actions:
-            yield None, None, "action", action.verb, action.file, action.detail, action.bytes
-        for error in self.left:
-            yield None, None, "left", None, error.file, str(error), 0
+    from pyspark.sql import SparkSession
 
 
 def repair(

@@ -11,11 +11,12 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as with_first
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError
 from duralog.format.topic_partition import TopicPartition
+from duralog.reports.retain import RetainReport
 from duralog.scanning.executor import Advance, Executor, OnProgress, one_by_one, run_in_equal_groups
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.chosen_partitions import choose_partitions, read_live
@@ -28,47 +29,7 @@ from duralog.storage.log.retention import BUILT_IN_POLICIES, Removal, RetentionP
 from duralog.storage.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-REMOVALS_SCHEMA = (
-    "topic string, partition int, base_offset bigint, end_offset bigint, size_bytes bigint, policy string,"
-    " reason string"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainReport:
-    path: str
-    dry_run: bool
-    removals: Sequence[Removal]
-    """Segments that were or would be deleted: by topic and partition, oldest first."""
-    configs: Mapping[TopicPartition, TopicConfig]
-    """The configs in force for this run, of all partitions that were checked."""
-    failures: Mapping[TopicPartition, str]
-    """Partitions whose segments stay, and why."""
-    seconds: float
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(removal.size_bytes for removal in self.removals)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "dry_run": self.dry_run,
-            "partitions": len(self.configs),
-            "segments": len(self.removals),
-            "bytes": self.size_bytes,
-            "seconds": round(self.seconds, 3),
-            "removals": [removal.to_dict() for removal in self.removals],
-            "failures": {str(partition): failure for partition, failure in self.failures.items()},
-        }
-
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """A row for each segment that was or would be deleted."""
-        names = [column.split()[0] for column in REMOVALS_SCHEMA.split(",")]
-        rows = [tuple(getattr(removal, name) for name in names) for removal in self.removals]
-        return spark.createDataFrame(rows, REMOVALS_SCHEMA)
+    from pyspark.sql import SparkSession
 
 
 def retain(  # Public: its keyword arguments are the interface.

@@ -10,7 +10,6 @@ from typing import Any
 from duralog.columnar.compacting import CompactedPiece
 from duralog.config.plurals import plural
 from duralog.errors import CompactionStopped
-from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleanable import DirtyRange
 
 _MB = 1 << 20
@@ -171,19 +170,6 @@ class CompactionReport:
         self.aborted_records += group.aborted
         self.earliest_horizon_ms = _known(min, self.earliest_horizon_ms, group.earliest_horizon_ms)
         self.latest_horizon_ms = _known(max, self.latest_horizon_ms, group.latest_horizon_ms)
-
-
-def partition_fields(
-    partition: TopicPartition, report: CompactionReport | None, failure: str | None, *, form: str | None = None
-) -> dict[str, Any]:
-    """The result of one partition as JSON. `form` is how Spark compacted it."""
-    fields: dict[str, Any] = {"kind": "partition", "topic": partition.topic, "partition": partition.partition}
-    if report is not None:
-        fields |= report.to_dict()
-        fields["freed_bytes"] = report.bytes_before - report.bytes_after
-    if form is not None:
-        fields["form"] = form
-    return {**fields, "failure": failure}
 
 
 def _known(choose: Callable[[int, int], int], first: int | None, second: int | None) -> int | None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import duralog
+from duralog.reports.compact import CompactReport
 from duralog.spark.jobs.compact import compact
-from duralog.spark.jobs.compaction.report import CompactJobReport
 from tests.support.spark.lake_directory import run_here
 
 compact_module = importlib.import_module("duralog.spark.jobs.compact")
@@ -42,7 +42,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def run(path: Path, **options: Any) -> CompactJobReport:
+def run(path: Path, **options: Any) -> CompactReport:
     return compact(Session(), str(path), **options)  # type: ignore[arg-type]
 
 

@@ -21,9 +21,10 @@ from duralog.console.facts.runs import CompactionResult, CompactionView, Rehears
 from duralog.errors import InvalidConfig, StorageError
 from duralog.format.topic_partition import TopicPartition
 from duralog.operations.chosen_partition import Choice
-from duralog.operations.compact import CompactedPartition, CompactRequest, LogSize, compact
+from duralog.operations.compact import CompactRequest, compact
 from duralog.operations.compacted_logs import LogsToCompact, NotCompacted, PartitionProgress
 from duralog.operations.explain import ExplainRequest, ExplanationTotals, explain
+from duralog.reports.compact import LogSize, PartitionCompaction
 from duralog.storage.compaction.preview import Explanation
 from duralog.storage.compaction.report import CompactionReport
 from duralog.storage.disk.background import Clock
@@ -190,7 +191,7 @@ class DirectoryCompaction:
             records_kept=compaction.records_kept,
         )
 
-    def _show_closing(self, _: CompactedPartition) -> None:
+    def _show_closing(self, _: PartitionCompaction) -> None:
         self._update(phase=_CLOSING, share=1.0)
 
     def _update(self, **changes: object) -> None:

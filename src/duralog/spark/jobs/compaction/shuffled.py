@@ -27,13 +27,13 @@ from duralog.config.error_text import describe_any
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileState, SegmentFile
 from duralog.kernels.offset_map import OffsetMap
+from duralog.reports.compact import CompactionForm, PartitionCompaction
 from duralog.scanning.executor import Advance
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.compaction.frames import KeyTasks, shuffle_keys
 from duralog.spark.jobs.compaction.group_plan import WaitingGroups
 from duralog.spark.jobs.compaction.groups import SMALLEST_MAP_BYTES, GroupToRewrite, RewrittenGroup, rewrite_group
 from duralog.spark.jobs.compaction.marks import SHARE_ROW_BYTES, has_bits, mark_bytes
-from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompaction
 from duralog.spark.jobs.compaction.rows import KeyShuffle, SegmentMarks, SegmentToRead
 from duralog.spark.jobs.compaction.task import CompactWork, compact_borrowed, compact_in_task
 from duralog.storage.borrowed_partition import Loan, borrow

@@ -18,8 +18,8 @@ from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.format.topic_partition import TopicPartition
 from duralog.kernels.offset_map import SLOT_BYTES
+from duralog.reports.compact import CompactionForm, PartitionCompaction
 from duralog.scanning.executor import Advance
-from duralog.spark.jobs.compaction.report import CompactionForm, PartitionCompaction
 from duralog.storage.borrowed_partition import BorrowedPartition, Loan, borrow
 from duralog.storage.compaction.cleanable import DirtyRange
 from duralog.storage.compaction.cleaner import reports_only

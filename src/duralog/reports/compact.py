@@ -1,4 +1,4 @@
-"""What `duralog job compact` did: for each partition what the store reports of a compaction, and totals."""
+"""What `compact` did, or would do: for each partition what the store reports of a compaction, and totals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from duralog.format.topic_partition import TopicPartition
-from duralog.storage.compaction.report import CompactionReport, partition_fields
+from duralog.storage.compaction.report import CompactionReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +20,10 @@ PARTITIONS_SCHEMA = (
     " kept_tombstones bigint, keyless_records bigint, aborted_records bigint, seconds double, notes array<string>,"
     " damage array<string>"
 )
+_SUMS = (
+    *("records_before", "records_after", "bytes_before", "bytes_after", "segments_before", "segments_after"),
+    *("superseded_records", "expired_tombstones", "keyless_records", "aborted_records"),
+)
 
 
 class CompactionForm(StrEnum):
@@ -30,27 +34,55 @@ class CompactionForm(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogSize:
+    size_bytes: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCompaction:
     """What became of one partition. Either there is a report, or a failure."""
 
     partition: TopicPartition
-    form: CompactionForm
+    form: CompactionForm | None = None
+    """How Spark compacted it; None for threads."""
     report: CompactionReport | None = None
     failure: str | None = None
+    before: LogSize | None = None
+    """Of the whole log, by threads."""
+    after: LogSize | None = None
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.report is not None and bool(self.report.corrupt_batches or self.report.left_segments)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in `duralog compact --json`, and the form."""
-        return partition_fields(self.partition, self.report, self.failure, form=self.form.value)
+        """As in `duralog compact --json`."""
+        fields: dict[str, Any] = {
+            "kind": "partition",
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+        }
+        if self.report is not None:
+            fields |= self.report.to_dict()
+            fields["freed_bytes"] = self.report.bytes_before - self.report.bytes_after
+        if self.form is not None:
+            fields["form"] = self.form.value
+        return {**fields, "failure": self.failure}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactJobReport:
+class CompactReport:
     path: str
     partitions: Sequence[PartitionCompaction]
     """By name."""
     seconds: float
     is_rehearsal: bool = False
     """Nothing was changed: this is what would have been done."""
+    not_compacted: int | None = None
+    """Chosen partitions of topics that are not compacted. Not counted by Spark."""
+    has_lost_topics: bool = False
+    """On threads: a chosen partition is offline, its topic has no metadata. On Spark it is one of `failures`."""
 
     @property
     def reports(self) -> list[CompactionReport]:
@@ -64,20 +96,17 @@ class CompactJobReport:
     @property
     def is_well(self) -> bool:
         """Nothing failed, and no damage was found."""
-        return not self.failures and not any(found.corrupt_batches or found.left_segments for found in self.reports)
+        return not self.failures and not self.has_lost_topics and not any(found.is_damaged for found in self.partitions)
 
     def totals(self) -> dict[str, int]:
-        """Sums over all partitions."""
+        """Sums over all partitions, of what was compacted."""
         done = [report for report in self.reports if report.rounds]
-        names = (
-            *("records_before", "records_after", "bytes_before", "bytes_after", "segments_before", "segments_after"),
-            *("superseded_records", "expired_tombstones", "keyless_records", "aborted_records"),
-        )
-        sums = {name: sum(getattr(report, name) for report in done) for name in names}
+        sums = {name: sum(getattr(report, name) for report in done) for name in _SUMS}
         return {
             "compacted": len(done),
             "idle": len(self.reports) - len(done),
             "failed": len(self.failures),
+            "damaged": sum(found.is_damaged for found in self.partitions),
             **sums,
             "freed_bytes": sums["bytes_before"] - sums["bytes_after"],
         }

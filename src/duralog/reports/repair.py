@@ -1,0 +1,62 @@
+"""What `repair` did to a log directory, or would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duralog.errors import CorruptRecord
+from duralog.storage.repair.folder_changes import Action
+from duralog.storage.repair.partition_repair import PartitionRepair
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ACTIONS_SCHEMA = "topic string, partition int, kind string, action string, file string, detail string, bytes bigint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    path: str
+    dry_run: bool
+    repairs: Sequence[PartitionRepair]
+    """Of all partitions that were checked, also the sound ones."""
+    actions: Sequence[Action]
+    """On the files of the directory itself."""
+    left: Sequence[CorruptRecord]
+    """What is wrong with the directory and cannot be repaired here."""
+    seconds: float
+
+    @property
+    def is_well(self) -> bool:
+        """Nothing is left to do."""
+        return not self.left and not any(repaired.left or repaired.failure for repaired in self.repairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "dry_run": self.dry_run,
+            "seconds": round(self.seconds, 3),
+            "per_partition": [repaired.to_dict() for repaired in self.repairs],
+            "actions": [action.to_dict() for action in self.actions],
+            "left": [str(error) for error in self.left],
+        }
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """A row for each action; also for what is still wrong (`kind` is `left`) or failed (`failure`)."""
+        return spark.createDataFrame(list(self._rows()), ACTIONS_SCHEMA)
+
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for repaired in self.repairs:
+            place = repaired.partition.topic, repaired.partition.partition
+            for action in repaired.actions:
+                yield *place, "action", action.verb, action.file, action.detail, action.bytes
+            for error in repaired.left:
+                yield *place, "left", None, error.file, str(error), 0
+            if repaired.failure is not None:
+                yield *place, "failure", None, repaired.folder, repaired.failure, 0
+        for action in self.actions:
+            yield None, None, "action", action.verb, action.file, action.detail, action.bytes
+        for error in self.left:
+            yield None, None, "left", None, error.file, str(error), 0
