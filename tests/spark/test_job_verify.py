@@ -22,6 +22,8 @@ from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
 
+COMMANDS = (("verify",), ("verify", "--engine", "spark"), ("job", "verify"))
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
@@ -202,19 +204,19 @@ def lines_without_time(result: Result) -> list[str]:
 
 def test_the_command(spark: SparkSession, store: Path) -> None:
     damage_everything(store)
-    by_job, by_command = (run(*command, store, code=1) for command in (("job", "verify"), ("verify",)))
-    assert lines_without_time(by_job) == lines_without_time(by_command)
+    on_threads, *on_spark = (lines_without_time(run(*command, store, code=1)) for command in COMMANDS)
+    assert on_spark == [on_threads, on_threads]
 
 
 def test_the_command_in_json(spark: SparkSession, store: Path) -> None:
     damage_everything(store)
     rows = [
         [json.loads(line) for line in run(*command, "--json", store, code=1).stdout.splitlines()]
-        for command in (("job", "verify"), ("verify",))
+        for command in COMMANDS
     ]
     for row in rows:
         del row[-1]["seconds"]
-    assert rows[0] == rows[1]
+    assert rows[0] == rows[1] == rows[2]
 
 
 def test_a_sound_directory_is_a_success(spark: SparkSession, store: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which retention `duralog retain` and `duralog job retain` applied to a topic, and where it came from."""
+"""Which retention `duralog retain` applied to a topic, and where it came from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`duralog repair` and `duralog job repair`: bring a log directory in order."""
+"""`duralog repair`: bring a log directory in order."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.voice.engine import DEFAULT_MASTER, THREADS, Conf, EngineChoice, Master, engine_given
 from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     HOW,
@@ -17,8 +18,7 @@ from duralog.cli.voice.options import (
     NoProgress,
     PartitionChoice,
     Quiet,
-    TopicChoice,
-    local_directory_given,
+    TopicChoices,
 )
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.tables import Table, fitting, plural, size_text
@@ -35,23 +35,25 @@ if TYPE_CHECKING:
     from duralog.storage.repair.folder_changes import Action
     from duralog.storage.repair.partition_repair import PartitionRepair
 
-Restore = Annotated[
-    bool,
-    typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW),
-]
 _ACTION = {"what": -12, "file": -36, "detail": -1}
 
 
 def repair(
+    ctx: typer.Context,
     directory: Directory = None,
     data: Data = None,
     dry_run: DryRun = False,
-    restore: Restore = False,
-    topic: TopicChoice = None,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW)
+    ] = False,
+    topic: TopicChoices = None,
     partition: PartitionChoice = None,
+    engine: EngineChoice = THREADS,  # noqa: ARG001 (engine_given reads it, and the last two)
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,  # noqa: ARG001
+    conf: Conf = None,  # noqa: ARG001
 ) -> None:
     """Rebuild indexes and snapshots, quarantine damaged bytes.
 
@@ -61,22 +63,22 @@ def repair(
 
     Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """
-    given = local_directory_given(directory, data)
+    chosen = engine_given(ctx)
+    given = chosen.directory(directory, data)
     with errors_shown(), names_checked(given, topic, partition):
-        from duralog.cli.voice.compilation import announce_compilation
-
-        announce_compilation(quiet=quiet)
-        from duralog.operations.chosen_partition import chosen_in
+        chosen.announce(quiet=quiet)
         from duralog.operations.repair import RepairRequest
-        from duralog.operations.workers import TWO_THREADS
 
-        path, choice = chosen_in(given, None if topic is None else [topic], partition)
+        path, choice = chosen.choice(given, topic, partition)
         request = RepairRequest(path=path, choice=choice, restore=restore, dry_run=dry_run)
-        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
-            run_repair(request, TWO_THREADS, shown)
+        with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+            chosen.workers() as workers,
+        ):
+            _run(request, workers, shown)
 
 
-def run_repair(request: RepairRequest, workers: Workers, screen: Screen) -> None:
+def _run(request: RepairRequest, workers: Workers, screen: Screen) -> None:
     """Ends the command with an exit code if something is still wrong."""
     from duralog.cli.voice.logs import say_nothing
     from duralog.operations.repair import repair

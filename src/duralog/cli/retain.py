@@ -1,4 +1,4 @@
-"""`duralog retain` and `duralog job retain`: which segments expire, and why; delete them."""
+"""`duralog retain`: which segments expire, and why; delete them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duralog.cli.applied_retention import AppliedRetention, applied_retentions, write_applied
+from duralog.cli.voice.engine import DEFAULT_MASTER, THREADS, Conf, EngineChoice, Master, engine_given
 from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     HOW,
@@ -18,8 +19,7 @@ from duralog.cli.voice.options import (
     PartitionChoice,
     Quiet,
     ServerProperties,
-    TopicChoice,
-    local_directory_given,
+    TopicChoices,
     now_ms,
 )
 from duralog.cli.voice.screen import Screen, screen
@@ -44,40 +44,41 @@ _CUT = {"partition": 12, "why": 40}
 _POLICIES = {"BelowLogStart": "log start offset", "BeyondSize": "retention.bytes", "BeyondAge": "retention.ms"}
 _LIMITS = ("retention.ms", "retention.bytes")
 
-RetentionMs = Annotated[
-    int | None,
-    typer.Option(
-        "--retention-ms",
-        metavar="MS",
-        min=-1,
-        help="As if this were the topics' retention.ms.",
-        rich_help_panel=HOW,
-    ),
-]
-RetentionBytes = Annotated[
-    int | None,
-    typer.Option(
-        "--retention-bytes",
-        metavar="N",
-        min=-1,
-        help="As if this were the topics' retention.bytes.",
-        rich_help_panel=HOW,
-    ),
-]
-
 
 def retain(
+    ctx: typer.Context,
     directory: Directory = None,
     data: Data = None,
     dry_run: DryRun = False,
-    topic: TopicChoice = None,
+    topic: TopicChoices = None,
     partition: PartitionChoice = None,
-    retention_ms: RetentionMs = None,
-    retention_bytes: RetentionBytes = None,
+    retention_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--retention-ms",
+            metavar="MS",
+            min=-1,
+            help="As if this were the topics' retention.ms.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    retention_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--retention-bytes",
+            metavar="N",
+            min=-1,
+            help="As if this were the topics' retention.bytes.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
     server_properties: ServerProperties = None,
+    engine: EngineChoice = THREADS,  # noqa: ARG001 (engine_given reads it, and the last two)
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,  # noqa: ARG001
+    conf: Conf = None,  # noqa: ARG001
 ) -> None:
     """Delete the segments that have expired.
 
@@ -89,35 +90,39 @@ def retain(
 
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
-    path = local_directory_given(directory, data)
+    chosen = engine_given(ctx)
+    path = chosen.directory(directory, data)
     with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import broker_config, check_no_partition
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.retain import RetainRequest
-        from duralog.operations.workers import TWO_THREADS
 
-        say_warnings(wanted=not quiet)
-        check_no_partition(path)
+        if not chosen.is_spark:
+            say_warnings(wanted=not quiet)
+            check_no_partition(path)
         request = RetainRequest(
             path=path,
             now_ms=now_ms(),
-            choice=Choice(None if topic is None else [topic], partition),
-            overrides=retention_overrides(retention_ms, retention_bytes),
+            choice=Choice(topic or None, partition),
+            overrides=_overrides(retention_ms, retention_bytes),
             config=broker_config(server_properties),
             dry_run=dry_run,
         )
-        unknown = unknown_retention(request)
-        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
-            run_retain(request, TWO_THREADS, shown, unknown=unknown, are_defaults_kafkas=server_properties is None)
+        unknown = _unknown_retention(request)
+        with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+            chosen.workers() as workers,
+        ):
+            _run(request, workers, shown, unknown=unknown, are_defaults_kafkas=server_properties is None)
 
 
-def retention_overrides(retention_ms: int | None, retention_bytes: int | None) -> dict[str, int]:
+def _overrides(retention_ms: int | None, retention_bytes: int | None) -> dict[str, int]:
     limits = (("retention.ms", retention_ms), ("retention.bytes", retention_bytes))
     return {name: value for name, value in limits if value is not None}
 
 
-def unknown_retention(request: RetainRequest) -> str | None:
+def _unknown_retention(request: RetainRequest) -> str | None:
     """The warning of a dry run on a directory without the configs of its topics. Without a dry run, it is refused."""
     from duralog.operations.retain import RetentionUnknown, check_retention_known
     from duralog.storage.metadata.folder import METADATA_PARTITION
@@ -136,12 +141,12 @@ def unknown_retention(request: RetainRequest) -> str | None:
     return None
 
 
-def run_retain(
+def _run(
     request: RetainRequest, workers: Workers, screen: Screen, *, unknown: str | None, are_defaults_kafkas: bool
 ) -> None:
     """Ends the command with an exit code if something could not be read or deleted.
 
-    `unknown` is the `unknown_retention`. With `are_defaults_kafkas`, no `server.properties` was given.
+    `unknown` is the warning of `_unknown_retention`. With `are_defaults_kafkas`, no `server.properties` was given.
     """
     from duralog.operations.retain import retain
 

@@ -1,4 +1,4 @@
-"""`duralog verify` and `duralog job verify`: whether a log directory is what it should be."""
+"""`duralog verify`: whether a log directory is what it should be."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.voice.engine import DEFAULT_MASTER, THREADS, Conf, EngineChoice, Master, StorageOptions, engine_given
 from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     HOW,
@@ -17,9 +18,9 @@ from duralog.cli.voice.options import (
     PartitionChoice,
     Quiet,
     ReadThreads,
-    TopicChoice,
+    TopicChoices,
     index_interval_bytes,
-    local_directory_given,
+    named_values,
 )
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.tables import Table, plural, size_text
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from duralog.storage.checks.findings import Note
     from duralog.storage.checks.partition import PartitionReport
 
-Deep = Annotated[
-    bool, typer.Option("--deep", help="Also unpack every batch and decode every record.", rich_help_panel=HOW)
-]
 _COLUMNS = {
     "partition": -32,
     "segments": 8,
@@ -59,45 +57,55 @@ _ALIKE = 3
 
 
 def verify(
+    ctx: typer.Context,
     directory: Directory = None,
     data: Data = None,
-    topic: TopicChoice = None,
+    topic: TopicChoices = None,
     partition: PartitionChoice = None,
-    deep: Deep = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also unpack every batch and decode every record.", rich_help_panel=HOW)
+    ] = False,
     index_interval: IndexInterval = None,
-    threads: ReadThreads = 2,
+    storage_option: StorageOptions = None,
+    engine: EngineChoice = THREADS,  # noqa: ARG001 (engine_given reads it, and the next three)
+    threads: ReadThreads = 2,  # noqa: ARG001
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,  # noqa: ARG001
+    conf: Conf = None,  # noqa: ARG001
 ) -> None:
     """Check every file of a directory; nothing is changed.
 
     Checksums, offsets, all indexes against their logs, producer snapshots, leader epochs, checkpoints, metadata. DIR
-    may also be one partition's folder.
+    may also be one partition's folder; with --engine spark also an object store's: s3://bucket/logs.
 
     Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    path = local_directory_given(directory, data)
+    chosen = engine_given(ctx)
+    path = chosen.directory(directory, data)
     interval_bytes = index_interval_bytes(index_interval)
+    storage_options = named_values("--storage-option", storage_option)
     with errors_shown(), names_checked(path, topic, partition):
-        from duralog.cli.voice.compilation import announce_compilation
-
-        announce_compilation(quiet=quiet)
+        chosen.announce(quiet=quiet)
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.verify import VerifyRequest
-        from duralog.operations.workers import Threads
 
         request = VerifyRequest(
             path=path,
-            choice=Choice(None if topic is None else [topic], partition),
+            choice=Choice(topic or None, partition),
             deep=deep,
             interval_bytes=interval_bytes,
+            storage_options=storage_options,
         )
-        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
-            run_verify(request, Threads(threads), shown)
+        with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+            chosen.workers() as workers,
+        ):
+            _run(request, workers, shown)
 
 
-def run_verify(request: VerifyRequest, workers: Workers, screen: Screen) -> None:
+def _run(request: VerifyRequest, workers: Workers, screen: Screen) -> None:
     """Ends the command with an exit code if there are findings."""
     from duralog.operations.verify import verify
 

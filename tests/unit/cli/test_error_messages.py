@@ -99,7 +99,7 @@ def test_names_that_are_no_text_reach_no_client(words: Sequence[str]) -> None:
 
 
 def test_a_job_tells_so_before_it_starts_spark(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duralog.cli.job.verify.on_spark", None)
+    monkeypatch.setattr("duralog.cli.voice.engine.on_spark", None)
     assert "no such directory: check the path" in told("job", "verify", directory.parent / "missing", code=1)
 
 

@@ -14,8 +14,8 @@ from pyspark import SparkContext, java_gateway
 from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.cli.job import spark_job
 from duralog.cli.stats import view as stats_view
+from duralog.cli.voice import engine
 from duralog.cli.voice.options import standard_output
 from duralog.command_line import app
 from duralog.spark.session import _java_ended_if_interrupted
@@ -103,7 +103,7 @@ def test_an_interrupt_while_spark_starts_leaves_no_java(is_known: bool, monkeypa
 
 
 def test_an_interrupt_is_told_without_the_stacks_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
-    with spark_job._without_stacks_of_interrupts():
+    with engine._without_stacks_of_interrupts():
         logging.error("KeyboardInterrupt while sending command.")
         logging.error("something else")
     logging.error("Exception while sending command.")

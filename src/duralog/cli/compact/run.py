@@ -1,4 +1,4 @@
-"""Runs a compaction for `duralog compact` and `duralog job compact`, and shows what it did."""
+"""Runs a compaction for `duralog compact`, and shows what it did."""
 
 from __future__ import annotations
 

@@ -1,8 +1,19 @@
-"""`duralog job NAME PATH`. Each module that is imported here registers its command."""
+"""`duralog job NAME DIR`. Each module that is imported here registers its command."""
 
 from __future__ import annotations
 
-from duralog.cli.job import compact, export, reindex, repair, retain, snapshot, stats, upgrade, verify
-from duralog.cli.job.spark_job import job_app
+from duralog.cli.compact.command import compact
+from duralog.cli.job import export, reindex, snapshot, upgrade
+from duralog.cli.job.spark_job import add_alias, job_app
+from duralog.cli.repair import repair
+from duralog.cli.retain import retain
+from duralog.cli.stats.command import stats
+from duralog.cli.verify import verify
 
-__all__ = ["compact", "export", "job_app", "reindex", "repair", "retain", "snapshot", "stats", "upgrade", "verify"]
+__all__ = ["export", "job_app", "reindex", "snapshot", "upgrade"]
+
+add_alias(compact, without=("threads", "explain", "records", "now"))
+add_alias(repair, without=())
+add_alias(retain, without=())
+add_alias(stats, without=("threads", "partition", "html"))
+add_alias(verify)

@@ -15,7 +15,8 @@ from duralog.cli.job.lake_options import (
     WithHeaders,
     source_and_target,
 )
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
+from duralog.cli.job.spark_job import Location, job_app
+from duralog.cli.voice.engine import DEFAULT_MASTER, Conf, Master, StorageOptions, on_spark
 from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import (
     HOW,
@@ -77,7 +78,7 @@ def export(
         errors_shown(),
         names_checked(path, topic),
         screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
-        on_spark("export", master=master, conf=conf) as spark,
+        on_spark("export", master=master, conf=conf or ()) as spark,
     ):
         from duralog.spark.jobs.export import export as run
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
+from duralog.cli.job.spark_job import Location, job_app
+from duralog.cli.voice.engine import DEFAULT_MASTER, Conf, Master, on_spark
 from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     AsJson,
@@ -45,7 +46,7 @@ def reindex(
     """Build all indexes from the logs again.
 
     Offset, time and transaction indexes, those that are missing too. Logs are not touched. A partition whose log is
-    damaged stays as it is: duralog job repair first. No broker may have the directory open.
+    damaged stays as it is: duralog repair first. No broker may have the directory open.
 
     Exit code: 0 done, 1 a log is damaged or something could not be read or written, 2 wrong usage, 130 interrupted.
     """
@@ -53,7 +54,7 @@ def reindex(
     with errors_shown(), names_checked(path, topic, partition):
         with (
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
-            on_spark("reindex", master=master, conf=conf) as spark,
+            on_spark("reindex", master=master, conf=conf or ()) as spark,
         ):
             from duralog.spark.jobs.reindex import reindex as run
 

@@ -15,10 +15,12 @@ from duralog.cli.job.lake_options import (
     WithHeaders,
     source_and_target,
 )
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, StorageOptions, job_app, on_spark
+from duralog.cli.job.spark_job import Location, job_app
+from duralog.cli.voice.engine import DEFAULT_MASTER, Conf, Master, StorageOptions, on_spark
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import (
     HOW,
+    MAP_BYTES,
     WHICH,
     AsJson,
     Data,
@@ -78,15 +80,7 @@ def snapshot(
     full: Annotated[
         bool, typer.Option("--full", help="Start from the beginning, not from the last snapshot.", rich_help_panel=HOW)
     ] = False,
-    map_bytes: Annotated[
-        str,
-        typer.Option(
-            "--map-bytes",
-            metavar="SIZE",
-            help="Memory of a task for keys; larger partitions are shuffled.",
-            rich_help_panel=HOW,
-        ),
-    ] = "256MiB",
+    map_bytes: Annotated[str, MAP_BYTES] = "256MiB",
     max_split: SliceBytes = "128MiB",
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
@@ -115,7 +109,7 @@ def snapshot(
 
         with (
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
-            on_spark("snapshot", master=master, conf=conf) as spark,
+            on_spark("snapshot", master=master, conf=conf or ()) as spark,
         ):
             from duralog.spark.jobs.snapshot import snapshot as run
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duralog.cli.job.spark_job import DEFAULT_MASTER, Conf, Location, Master, job_app, on_spark
+from duralog.cli.job.spark_job import Location, job_app
+from duralog.cli.voice.engine import DEFAULT_MASTER, Conf, Master, on_spark
 from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     AsJson,
@@ -53,7 +54,7 @@ def upgrade(
 
     Offsets and timestamps stay; so does each message's codec, unless --codec gives another. A digest of all records
     (offset, timestamp, key, value) is made before and after: a segment is replaced only if they are the same.
-    Damaged segments stay as they are: duralog job repair first. No broker may have the directory open.
+    Damaged segments stay as they are: duralog repair first. No broker may have the directory open.
 
     Exit code: 0 all is of format v2 now, or would be; 1 something is left or failed; 2 wrong usage; 130 interrupted.
     """
@@ -67,7 +68,7 @@ def upgrade(
         config = broker_config(server_properties)
         with (
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
-            on_spark("upgrade", master=master, conf=conf) as spark,
+            on_spark("upgrade", master=master, conf=conf or ()) as spark,
         ):
             from duralog.spark.jobs.upgrade import upgrade as run
 

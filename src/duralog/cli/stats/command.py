@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.voice.engine import DEFAULT_MASTER, THREADS, Conf, EngineChoice, Master, StorageOptions, engine_given
 from duralog.cli.voice.failures import FAILURE, CannotWrite, errors_shown
 from duralog.cli.voice.options import (
     HOW,
@@ -20,7 +21,7 @@ from duralog.cli.voice.options import (
     Quiet,
     ReadThreads,
     TopicChoices,
-    local_directory_given,
+    named_values,
     now_ms,
 )
 from duralog.cli.voice.screen import Screen, screen
@@ -31,47 +32,47 @@ if TYPE_CHECKING:
     from duralog.operations.stats import DirectoryStats
     from duralog.operations.workers import Workers
 
-PrefixLength = Annotated[
-    int | None,
-    typer.Option(
-        "--prefix-length",
-        metavar="N",
-        min=1,
-        max=1_000_000,
-        help="Also by the first N bytes of the key.",
-        show_default=False,
-        rich_help_panel=WHICH,
-    ),
-]
-PrefixSeparator = Annotated[
-    str | None,
-    typer.Option(
-        "--prefix-separator",
-        metavar="TEXT",
-        help="Also by what comes before this in the key.",
-        show_default=False,
-        rich_help_panel=WHICH,
-    ),
-]
-Largest = Annotated[
-    int,
-    typer.Option("--largest", metavar="N", min=0, max=1000, help="List the N largest records.", rich_help_panel=HOW),
-]
-NoCompaction = Annotated[
-    bool, typer.Option("--no-compaction", help="Skip the estimate of what compaction would save.", rich_help_panel=HOW)
-]
 _HOT_KEYS = 12
 
 
 def stats(
+    ctx: typer.Context,
     directory: Directory = None,
     data: Data = None,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
-    prefix_length: PrefixLength = None,
-    prefix_separator: PrefixSeparator = None,
-    largest: Largest = 5,
-    no_compaction: NoCompaction = False,
+    prefix_length: Annotated[
+        int | None,
+        typer.Option(
+            "--prefix-length",
+            metavar="N",
+            min=1,
+            max=1_000_000,
+            help="Also by the first N bytes of the key.",
+            show_default=False,
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
+    prefix_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--prefix-separator",
+            metavar="TEXT",
+            help="Also by what comes before this in the key.",
+            show_default=False,
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
+    largest: Annotated[
+        int,
+        typer.Option(
+            "--largest", metavar="N", min=0, max=1000, help="List the N largest records.", rich_help_panel=HOW
+        ),
+    ] = 5,
+    no_compaction: Annotated[
+        bool,
+        typer.Option("--no-compaction", help="Skip the estimate of what compaction would save.", rich_help_panel=HOW),
+    ] = False,
     html: Annotated[
         str | None,
         typer.Option(
@@ -82,10 +83,14 @@ def stats(
             rich_help_panel=HOW,
         ),
     ] = None,
-    threads: ReadThreads = 2,
+    storage_option: StorageOptions = None,
+    engine: EngineChoice = THREADS,  # noqa: ARG001 (engine_given reads it, and the next three)
+    threads: ReadThreads = 2,  # noqa: ARG001
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,  # noqa: ARG001
+    conf: Conf = None,  # noqa: ARG001
 ) -> None:
     """Count records, keys and bytes of topics; draw charts.
 
@@ -94,18 +99,19 @@ def stats(
 
     Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
     """
-    path = local_directory_given(directory, data)
+    chosen = engine_given(ctx, only_threads=("threads", "partition", "html"))
+    path = chosen.directory(directory, data)
+    storage_options = named_values("--storage-option", storage_option)
     with errors_shown(), names_checked(path, topic, partition):
         if html is not None:
             _check_place(html)
-        from duralog.cli.voice.compilation import announce_compilation
-        from duralog.cli.voice.logs import say_warnings
+        chosen.announce(quiet=quiet)
+        if not chosen.is_spark:
+            from duralog.cli.voice.logs import say_warnings
 
-        announce_compilation(quiet=quiet)
-        say_warnings(wanted=not quiet)
+            say_warnings(wanted=not quiet)
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.stats import DirectoryStats
-        from duralog.operations.workers import Threads
 
         request = DirectoryStats(
             path=path,
@@ -115,12 +121,16 @@ def stats(
             largest=largest,
             hot_keys=0 if html is None else _HOT_KEYS,
             compaction=not no_compaction,
+            storage_options=storage_options,
         )
-        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
-            run_stats(request, Threads(threads), shown, html=html)
+        with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+            chosen.workers() as workers,
+        ):
+            _run(request, workers, shown, html=html)
 
 
-def run_stats(request: DirectoryStats, workers: Workers, screen: Screen, *, html: str | None = None) -> None:
+def _run(request: DirectoryStats, workers: Workers, screen: Screen, *, html: str | None) -> None:
     """Ends the command with an exit code if something is damaged or cannot be read."""
     from duralog.cli.stats.view import write_stats
     from duralog.operations.stats import stats

@@ -1,4 +1,4 @@
-"""The figures of `duralog stats` and `duralog job stats` as tables for people: the same words for both."""
+"""The figures of `duralog stats` as tables for people."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from duralog.operations.directory_topics import topics_in
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TABLE_FORMATS = ("parquet", "delta", "iceberg")
+ENGINES = ("threads", "spark")
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 
 _PLACES = ("data", "directory", "path", "paths", "target")
@@ -46,6 +47,10 @@ def codecs(incomplete: str) -> list[str]:
 
 def table_formats(incomplete: str) -> list[str]:
     return _beginning(TABLE_FORMATS, incomplete)
+
+
+def engines(incomplete: str) -> list[str]:
+    return _beginning(ENGINES, incomplete)
 
 
 def isolation_levels(incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -145,6 +145,9 @@ IndexInterval = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+MAP_BYTES = typer.Option(
+    "--map-bytes", metavar="SIZE", help="Memory for the map of keys; on Spark, of each task.", rich_help_panel=HOW
+)
 ServerProperties = Annotated[
     str | None,
     typer.Option(
@@ -169,8 +172,8 @@ def local_directory_given(argument: str | None, data: str | None) -> str:
     place = directory_given(argument, data)
     if is_url(place):
         raise WrongUsage(
-            f"{place!r} is a URL, and this command works on a directory of this machine: copy it here; duralog job"
-            " verify, stats, export and snapshot read object stores"
+            f"{place!r} is a URL, and this command works on a directory of this machine: copy it here; verify and"
+            " stats with --engine spark, job export and job snapshot read object stores"
         )
     return place
 
@@ -238,7 +241,7 @@ def config_settings(given: list[str] | None) -> dict[str, object]:
     return {**settings}
 
 
-def named_values(option: str, given: list[str] | None) -> dict[str, str]:
+def named_values(option: str, given: Sequence[str] | None) -> dict[str, str]:
     """The values of an option `NAME=VALUE` that may be given again, by name."""
     values: dict[str, str] = {}
     for setting in given or ():
