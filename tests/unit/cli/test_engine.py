@@ -1,4 +1,4 @@
-"""`--engine`: a command is declared once, `duralog job NAME` is its alias, and options of another engine are refused."""
+"""`--engine`: each command is declared once, `duralog job NAME` is its alias; options of another engine are refused."""
 
 from __future__ import annotations
 
