@@ -17,12 +17,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 import duralog
 from duralog import Record
-from duralog.broker import metrics, metrics_server
+from duralog.broker import metrics, metrics_server, store_metrics
 from duralog.broker.broker import Broker
+from duralog.broker.groups.offsets.records import CommittedOffset
 from duralog.broker.net.listening import Address, Listening, MetricsAddress
 from tests.support.broker.admin_desk import damage
 from tests.support.broker.raw_client import RawClient
@@ -92,6 +95,44 @@ def test_the_store_is_told_of(broker: Broker) -> None:
     assert samples["duralog_background_errors", ()] == 0
 
 
+def test_topics_have_rates_and_flushes_have_times(broker: Broker) -> None:
+    broker.store.create_topic("orders", 2)
+    log = broker.store.partition("orders", 0)
+    before = scrape(broker)["duralog_flush_seconds_count", ()]
+    log.append([Record(value=b"v" * 1000)] * 3)
+    log.flush()
+    orders = (("topic", "orders"),)
+    samples = scrape(broker)
+    assert samples["duralog_appended_bytes_total", orders] == log.size_bytes > 3000
+    assert samples["duralog_end_offsets_total", orders] == 3
+    assert samples["duralog_fetched_bytes_total", orders] == 0
+    assert samples["duralog_flush_seconds_count", ()] == before + 1
+    assert samples["duralog_flush_seconds_bucket", (("le", "+Inf"),)] == before + 1
+    consumer = Consumer({"bootstrap.servers": str(broker.address), "group.id": "billing", "enable.auto.commit": False})
+    try:
+        consumer.assign([KafkaPartition("orders", 0, 0)])
+        assert [message.offset() for message in consumer.consume(3, 30)] == [0, 1, 2]
+        consumer.commit(offsets=[KafkaPartition("orders", 0, 2)], asynchronous=False)
+    finally:
+        consumer.close()
+    samples = scrape(broker)
+    assert samples["duralog_fetched_bytes_total", orders] >= log.size_bytes
+    assert samples["duralog_group_lag", (("group", "billing"), ("partition", "0"), ("topic", "orders"))] == 1
+    broker.store.delete_topic("orders")
+    assert ("duralog_fetched_bytes_total", orders) not in (samples := scrape(broker))
+    assert not [name for name, _ in samples if name == "duralog_group_lag"]
+
+
+def test_the_smallest_lags_beyond_a_number_are_added_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_metrics, "MOST_LAGS", 1)
+    broker.store.create_topic("t", 3)
+    for number in range(3):
+        broker.store.partition("t", number).append([Record(value=b"v")] * (number + 1))
+    offset = CommittedOffset(0, -1, "", 0, None, None)
+    lag = store_metrics.of_lag(broker.store, {"g": {"t": {0: offset, 1: offset, 2: offset}}})
+    assert [(sample.labels["partition"], sample.value) for sample in lag.samples] == [("2", 3), ("", 3)]
+
+
 def test_held_records_are_counted(tmp_path: Path) -> None:
     with duralog.open(tmp_path / "data") as store:
         store.create_topic("orders", 1)
@@ -118,7 +159,7 @@ def test_partitions_that_cannot_be_used_are_told(broker: Broker) -> None:
 
 
 def test_topics_beyond_a_number_are_told_together(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_TOPICS", 2)
+    monkeypatch.setattr(store_metrics, "MOST_TOPICS", 2)
     for number in range(4):
         broker.store.create_topic(f"t{number}", 1)
         broker.store.partition(f"t{number}", 0).append([Record(value=bytes(100 * (number + 1)))])

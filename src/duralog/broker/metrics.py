@@ -1,8 +1,7 @@
 """The metrics of the broker for Prometheus. Nothing is counted for them alone: a scrape reads and adds up.
 
 What lives on the loop is read there, in one callback, so that the numbers are consistent; the store may be read from
-any thread. The number of series is bounded: by the APIs, the states of groups and transactions, and a fixed number of
-topics, the largest ones; the others are added up under an empty topic.
+any thread (`store_metrics`). The number of series is bounded by the APIs and the states of groups and transactions.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from prometheus_client.registry import Collector
 
 from duralog.broker.fetch.purgatory import Fetches
 from duralog.broker.groups.coordinator import GroupCoordinator
+from duralog.broker.groups.offsets.table import TopicOffsets
 from duralog.broker.net.server import Server
 from duralog.broker.runtime import Runtime
+from duralog.broker.store_metrics import counter, gauge, of_lag, of_store
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.wire.request_stats import TIME_BUCKETS_SECONDS
-from duralog.format.topic_partition import TopicPartition
 
-MOST_TOPICS = 200
 _WAIT_SECONDS, _WAITS = 0.1, 50
 """How long a scrape waits for the loop, in steps: the loop of a stopping broker may not answer any more."""
 
@@ -57,7 +56,11 @@ class LoopFigures:
     waiting_fetches: int
     fetch_sessions: int
     groups: Counter[tuple[str, str]]
+    committed: dict[str, TopicOffsets]
+    """By group."""
     committed_offsets: int
+    fetched_bytes: dict[str, int]
+    """By topic."""
     transactions: Counter[str]
     skipped_records: dict[tuple[str, str], int]
     """By topic and reason."""
@@ -106,7 +109,9 @@ def read_loop(parts: MeasuredParts) -> LoopFigures:
         waiting_fetches=parts.fetches.waiting,
         fetch_sessions=len(parts.fetches.sessions),
         groups=Counter((group.kind, group.state) for group in parts.groups.by_id.values()),
+        committed=parts.groups.offsets.copy(),
         committed_offsets=len(parts.groups.offsets),
+        fetched_bytes=dict(parts.fetches.fetched_bytes),
         transactions=Counter(state.status.name for state in parts.transactions.states.values()),
         skipped_records={
             (topic, reason): count
@@ -131,7 +136,9 @@ class BrokerCollector(Collector):
         if figures is not None:
             yield from _of_requests(figures.apis)
             yield from _of_loop(figures)
-        yield from self._of_store()
+            yield of_lag(self._parts.runtime.store, figures.committed)
+        store = self._parts.runtime.store
+        yield from of_store(store, {} if figures is None else figures.fetched_bytes)
 
     def _ask_loop(self) -> LoopFigures | None:
         """None if the loop does not answer in time: the scrape has the rest."""
@@ -147,60 +154,6 @@ class BrokerCollector(Collector):
             if is_there.wait(_WAIT_SECONDS) or self._parts.is_stopping():
                 break
         return found[0] if found else None
-
-    def _of_store(self) -> Iterator[Metric]:
-        # Not by `Store.partition`: a scrape must not wait for changes of topics or create missing logs.
-        store = self._parts.runtime.store
-        logs = store.logs
-        sizes: Counter[str] = Counter()
-        partitions = offline = 0
-        for name in store.topics():
-            topic = store.find_topic(name)
-            if topic is None:
-                continue  # It was deleted meanwhile.
-            found = [logs.get(TopicPartition(name, number)) for number in topic.partitions]
-            partitions += len(found)
-            offline += found.count(None)
-            sizes[name] = sum(log.size_bytes for log in found if log is not None)
-        yield _gauge("topics", "Topics.", len(sizes))
-        yield _gauge("partitions", "Partitions.", partitions)
-        yield _gauge("offline_partitions", "Partitions that could not be loaded or created.", offline)
-        log_bytes = GaugeMetricFamily(
-            "duralog_log_bytes", "Bytes of the logs, of the largest topics and of all others.", labels=["topic"]
-        )
-        largest = sizes.most_common(MOST_TOPICS)
-        for name, size in largest:
-            log_bytes.add_metric([name], size)
-        log_bytes.add_metric([""], sizes.total() - sum(size for _, size in largest))
-        yield log_bytes
-        held = store.held
-        yield _gauge(
-            "held_records",
-            "Records that were due at the start, and that the default retention does not delete.",
-            sum(topic.records for topic in held),
-        )
-        yield _gauge("held_bytes", "Bytes of the held records.", sum(topic.size_bytes for topic in held))
-        yield _gauge(
-            "background_errors",
-            "Background failures, such as of flushes and compactions.",
-            len(store.background_errors),
-        )
-        yield from self._of_cleaner()
-
-    def _of_cleaner(self) -> Iterator[Metric]:
-        totals = self._parts.runtime.store.cleaner.totals()
-        yield _counter("cleanings", "Compactions that were completed.", totals.cleanings)
-        yield _counter("failed_cleanings", "Compactions that failed.", totals.failed_cleanings)
-        yield _gauge("cleaner_dirty_percent", "The dirty ratio of the dirtiest log.", totals.max_dirty_percent)
-        yield _gauge(
-            "cleaner_seconds", "The duration of the longest of the last compactions.", totals.max_clean_time_secs
-        )
-        yield _gauge(
-            "uncleanable_partitions", "Partitions whose last compaction failed.", totals.uncleanable_partitions_count
-        )
-        yield _gauge(
-            "uncleanable_bytes", "Bytes of uncleanable partitions that could be compacted.", totals.uncleanable_bytes
-        )
 
 
 def _of_requests(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
@@ -223,32 +176,30 @@ def _of_requests(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
 
 
 def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
-    yield _gauge("connections", "Connected clients.", figures.connections)
-    yield _counter("refused_connections", "Connections refused because of a limit.", figures.refused_connections)
+    yield gauge("connections", "Connected clients.", figures.connections)
+    yield counter("refused_connections", "Connections refused because of a limit.", figures.refused_connections)
     closed = CounterMetricFamily(
         "duralog_closed_connections", "Connections that were closed for a reason.", labels=["reason"]
     )
     for reason, count in sorted(figures.closed_connections.items()):
         closed.add_metric([reason], count)
     yield closed
-    yield _gauge("request_memory_bytes", "Bytes that requests and answers hold.", figures.request_memory_bytes)
-    yield _gauge(
-        "request_memory_limit_bytes", "Above it, connections are not read.", figures.request_memory_limit_bytes
-    )
-    yield _gauge(
+    yield gauge("request_memory_bytes", "Bytes that requests and answers hold.", figures.request_memory_bytes)
+    yield gauge("request_memory_limit_bytes", "Above it, connections are not read.", figures.request_memory_limit_bytes)
+    yield gauge(
         "connections_waiting_for_memory",
         "Connections that are not read because memory is short.",
         figures.connections_waiting_for_memory,
     )
-    yield _gauge("background_requests", "Requests in progress on worker threads.", figures.background_requests)
-    yield _gauge("timers", "Timers that are set.", figures.timers)
-    yield _gauge("waiting_fetches", "Fetches that wait for records.", figures.waiting_fetches)
-    yield _gauge("fetch_sessions", "Fetch sessions that are remembered.", figures.fetch_sessions)
+    yield gauge("background_requests", "Requests in progress on worker threads.", figures.background_requests)
+    yield gauge("timers", "Timers that are set.", figures.timers)
+    yield gauge("waiting_fetches", "Fetches that wait for records.", figures.waiting_fetches)
+    yield gauge("fetch_sessions", "Fetch sessions that are remembered.", figures.fetch_sessions)
     groups = GaugeMetricFamily("duralog_groups", "Groups of consumers.", labels=["kind", "state"])
     for (kind, state), count in sorted(figures.groups.items()):
         groups.add_metric([kind, state], count)
     yield groups
-    yield _gauge("committed_offsets", "Offsets that groups have committed.", figures.committed_offsets)
+    yield gauge("committed_offsets", "Offsets that groups have committed.", figures.committed_offsets)
     transactions = GaugeMetricFamily("duralog_transactional_ids", "Transactional producers.", labels=["state"])
     for state, count in sorted(figures.transactions.items()):
         transactions.add_metric([state], count)
@@ -268,11 +219,3 @@ def _of_loop(figures: LoopFigures) -> Iterator[Metric]:
     for topic, count in figures.unloaded_partitions.items():
         unloaded.add_metric([topic], count)
     yield from (skipped, unloaded)
-
-
-def _gauge(name: str, doc: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"duralog_{name}", doc, value=value)
-
-
-def _counter(name: str, doc: str, value: float) -> Metric:
-    return CounterMetricFamily(f"duralog_{name}", doc, value=value)

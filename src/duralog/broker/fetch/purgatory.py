@@ -8,6 +8,7 @@ error in the check becomes the answer: no client waits in vain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from duralog.broker.fetch.reading import Failures, FetchLimits, Reading, read, readable_bytes, scan
@@ -62,6 +63,8 @@ class Fetches:
         )
         self.waiting = 0
         """The number of fetches that wait."""
+        self.fetched_bytes: Counter[str] = Counter()
+        """The bytes of records that were answered, by topic."""
         self._woken: list[_WaitingFetch] = []
 
     def fetch(self, fetch: Fetch) -> Answer:
@@ -101,6 +104,10 @@ class Fetches:
     def answer(self, fetch: Fetch, reading: Reading) -> RawAnswer:
         """The answer with what was read. The session, if any, is updated to what its client knows then."""
         results = reading.results
+        if reading.size_bytes:
+            for result in results:
+                if result.size and result.wanted.topic is not None:
+                    self.fetched_bytes[result.wanted.topic] += result.size
         session = fetch.session
         session_id = NO_SESSION
         error_code = 0

@@ -62,6 +62,8 @@ class CleanerTotals:
     """Partitions whose last attempt failed. In Kafka they stay so until a restart; here they are retried."""
     uncleanable_bytes: int
     """The bytes in them that could be compacted."""
+    cleanable_bytes: int
+    """What could be compacted now, in all logs."""
     max_dirty_percent: float
     """The dirty ratio of the dirtiest log."""
     time_since_last_run_ms: int | None
@@ -137,6 +139,7 @@ def totals_of(
         max_compaction_delay_secs=max((dirty.overdue_ms for dirty in ranges), default=0) / 1000,
         uncleanable_partitions_count=len(failing),
         uncleanable_bytes=sum(state.dirty.cleanable_bytes for state in failing if state.dirty is not None),
+        cleanable_bytes=sum(dirty.cleanable_bytes for dirty in ranges),
         max_dirty_percent=100 * max((dirty.dirty_ratio for dirty in ranges), default=0.0),
         time_since_last_run_ms=time_since_last_run_ms,
         cleanings=history.succeeded,

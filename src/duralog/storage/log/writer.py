@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from threading import Lock, RLock
+from time import perf_counter
 from typing import NamedTuple
 
 from duralog.config import TopicConfig
@@ -37,6 +38,7 @@ from duralog.storage.append.validation import ValidBatches
 from duralog.storage.disk import forks
 from duralog.storage.disk.file_system import LockLost
 from duralog.storage.log.abort_markers import AbortMarkers
+from duralog.storage.log.flush_times import FlushTimes
 from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.retention import DELETE
 from duralog.storage.log.rolling import (
@@ -99,6 +101,10 @@ class LogWriter:
         self.leader_epoch = max(loaded.leader_epochs.latest_epoch, leader_epoch)
         self.recovery_point = loaded.recovery_point
         self.last_flush_ms = self.clock()
+        self.flush_times: FlushTimes | None = None
+        """None until the first flush."""
+        self.appended_bytes = 0
+        """Since the log was opened."""
         self.refusal: str | None = "it was opened for reading" if read_only else None
         """Why nothing can be written; None if it can."""
         self.in_doubt = False
@@ -239,6 +245,7 @@ class LogWriter:
                 if producers.evicted:
                     self._log_evicted(producers)
             self.publish(view.segments, view.start_offset, batches.last_offset + 1)
+            self.appended_bytes += batches.size_bytes
         except BaseException:
             if self.view is view and segment.file.size != size_bytes:
                 self._undo_append(segment, size_bytes)
@@ -340,6 +347,7 @@ class LogWriter:
             following = view.segments.from_floor(self.recovery_point)
             segments = rolled + [found for found in following if found.base_offset < end and found not in rolled]
             flushed: Segment | None = None
+            started = perf_counter()
             try:
                 for flushed in segments:
                     flushed.flush()
@@ -356,6 +364,9 @@ class LogWriter:
                     self._rolled.remove(segment)
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self.clock()
+            if self.flush_times is None:
+                self.flush_times = FlushTimes()
+            self.flush_times.add(perf_counter() - started)
 
     def _sync_names(self) -> None:
         """Return when the names in the folder are durable."""

@@ -50,6 +50,13 @@ class OffsetTable:
     def of_group(self, group_id: str) -> TopicOffsets:
         return self._by_group.get(group_id, _NOTHING)
 
+    def copy(self) -> dict[str, TopicOffsets]:
+        """All committed offsets, for another thread."""
+        return {
+            group: {topic: dict(offsets) for topic, offsets in topics.items()}
+            for group, topics in self._by_group.items()
+        }
+
     def is_pending(self, key: OffsetKey) -> bool:
         """Whether an offset of the partition waits for its transaction to end."""
         of_group = self._open.get(key.group_id)
