@@ -45,6 +45,10 @@ def test_the_life_of_a_topic(address: str) -> None:
     (created,) = objects("topic", "create", address, "-t", "orders", "--partitions", 2, "-c", "cleanup.policy=compact")
     assert created["partitions"] == 2
     assert "already exists" in run("topic", "create", address, "-t", "orders", code=1).stderr
+    again = ("topic", "create", address, "-t", "orders", "--if-not-exists")
+    assert objects(*again, "--replication-factor", 1) == [{**created, "kind": "exists"}]
+    more = ("topic", "create", address, "-t", "copies", "--replication-factor", 3)
+    assert "replication factor" in run(*more, code=1).stderr.lower()
     (listed,) = objects("topic", "list", address, "-t", "orders")
     assert listed["topic_id"] == created["topic_id"]
     assert listed["configs"] == {"cleanup.policy": "compact"}
@@ -183,7 +187,14 @@ def test_without_follow_what_comes_meanwhile_is_not_waited_for(broker: Broker, a
     run("topic", "create", address, "-t", "t", "--partitions", 2)
     run("produce", address, "-t", "t", "-p", 0, given="1\n2\n")
     request = ConsumeRequest(
-        topic="t", partition=None, offset=None, timestamp_ms=None, tail=None, group=None, committed=False, follow=False
+        topics=["t"],
+        partition=None,
+        offset=None,
+        timestamp_ms=None,
+        tail=None,
+        group=None,
+        committed=False,
+        follow=False,
     )
 
     def write_more(total: int) -> None:
@@ -211,7 +222,7 @@ def test_a_group_commits_nothing_that_could_not_be_written(address: str) -> None
     run("topic", "create", address, "-t", "t")
     run("produce", address, "-t", "t", given="a\nb\nc\n")
     request = ConsumeRequest(
-        topic="t",
+        topics=["t"],
         partition=None,
         offset=None,
         timestamp_ms=None,

@@ -12,12 +12,13 @@ from duralog.client.connection import (
     admin_client,
     admin_module,
     edge_offsets,
+    error_text,
     errors_of,
     kafka_client,
 )
 from duralog.client.unknown_names import unknown_topic
 from duralog.config.entries import Value
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, TopicExists
 
 _MOST_PARTITIONS = 2**31 - 1
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -77,13 +78,26 @@ class BrokerTopics:
             for name in names
         ]
 
-    def create(self, name: str, partitions: int | None, configs: Mapping[str, object]) -> tuple[str, int]:
-        """Returns the id of the topic and its number of partitions."""
+    def create(
+        self, name: str, partitions: int | None, configs: Mapping[str, object], *, replication_factor: int | None = None
+    ) -> tuple[str, int]:
+        """Returns the id of the topic and its number of partitions. Raises `TopicExists`."""
         texts = {key: str(value) for key, value in configs.items()}
         count = -1 if partitions is None else _checked_count(partitions)
+        replicas = -1 if replication_factor is None else replication_factor
         with errors_of(self._address):
-            topic = self._types.NewTopic(name, num_partitions=count, replication_factor=-1, config=texts)
-            self._admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[name].result()
+            topic = self._types.NewTopic(name, num_partitions=count, replication_factor=replicas, config=texts)
+            try:
+                self._admin.create_topics([topic], request_timeout=ANSWER_SECONDS)[name].result()
+            except self._client.KafkaException as error:
+                if error.args[0].code() != self._client.KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                raise TopicExists(f"{self._address}: {error_text(error.args[0])}") from None
+        return self.found(name)
+
+    def found(self, name: str) -> tuple[str, int]:
+        """The id of a topic and its number of partitions."""
+        with errors_of(self._address):
             (described,) = self._described([name]).values()
         return id_text(described.topic_id), len(described.partitions)
 

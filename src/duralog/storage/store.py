@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.errors import DuralogError, StorageError, UnknownTopic
+from duralog.errors import DuralogError, StorageError, TopicExists, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleaned_partitions import CleanerOwner
 from duralog.storage.compaction.cleaner import Cleaner
@@ -276,9 +276,26 @@ class Store:
 
     # Topics
 
-    def create_topic(self, name: str, partitions: int | None = None, config: Mapping[str, object] | None = None) -> str:
-        """Create a topic, with its own configs by Kafka's names. Returns its id."""
-        return self._changes.create_topic(name, partitions, config or {})
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        config: Mapping[str, object] | None = None,
+        *,
+        exist_ok: bool = False,
+    ) -> str:
+        """Create a topic, with its own configs by Kafka's names. Returns its id.
+
+        With `exist_ok`, a topic that exists is left as it is, whatever its partitions and configs.
+        """
+        try:
+            return self._changes.create_topic(name, partitions, config or {})
+        except TopicExists:
+            # Also raised for a name that collides with another one, such as a.b and a_b.
+            found = self.topic_id(name) if exist_ok and name in self.topics() else None
+            if found is None:
+                raise
+            return found
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the number of a topic's partitions to `total`."""

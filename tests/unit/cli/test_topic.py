@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import duralog
 from duralog.cli.topic.topics_of_broker import write_list
 from duralog.cli.voice.output import Output
 from duralog.client.topics import TopicView
 from duralog.command_line import app
 from duralog.config.entries import TOPIC_SOURCE, Value
+from duralog.errors import TopicExists
 from duralog.format.record import Record
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.disk.file_system import LocalFileSystem
@@ -240,3 +242,24 @@ def test_a_config_that_a_broker_does_not_show_is_null() -> None:
     assert write_list([view], "localhost:9092", output)
     output.flush()
     assert json.loads(stream.getvalue())["configs"] == {"secret": None}
+
+
+def test_a_topic_that_exists_can_be_left_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+
+    def create(*options: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, ["topic", "create", str(data), "-t", "orders", *options])
+        assert result.exit_code == code, result.output
+        return result
+
+    first = json.loads(create("--partitions", "2", "--replication-factor", "1", "--json").stdout)
+    again = json.loads(create("--partitions", "5", "--if-not-exists", "--json").stdout)
+    assert again == {**first, "kind": "exists"}
+    assert create("--if-not-exists").stdout == f"orders exists, with 2 partitions, id {first['topic_id']}\n"
+    assert "exists already" in create(code=1).stderr
+    assert "3 copies need as many brokers" in " ".join(create("--replication-factor", "3", code=2).stderr.split())
+    with duralog.open(str(data)) as store:
+        assert store.create_topic("orders", 7, exist_ok=True) == first["topic_id"]
+        store.create_topic("a.b")
+        with pytest.raises(TopicExists):
+            store.create_topic("a_b", exist_ok=True)

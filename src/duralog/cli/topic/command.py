@@ -148,7 +148,21 @@ def create(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            metavar="N",
+            min=1,
+            help="The number of copies: 1 in a directory and in a duralog broker.",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     config: Settings = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a topic that exists as it is.", rich_help_panel=HOW)
+    ] = False,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -159,29 +173,46 @@ def create(
     """
     place = target_given(target, data)
     settings = config_settings(config)
+    if replication_factor not in (None, 1) and not is_broker(place):
+        raise WrongUsage(
+            f"--replication-factor: {replication_factor} copies need as many brokers, and a directory is of one: give 1"
+        )
     with errors_shown():
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
         from duralog.errors import TopicExists
 
+        is_new = True
+
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         if is_broker(place):
-            topic_id, count = _of_broker(place).create(topic, partitions, settings)
+            topics = _of_broker(place)
+            try:
+                topic_id, count = topics.create(topic, partitions, settings, replication_factor=replication_factor)
+            except TopicExists:
+                if not if_not_exists:
+                    raise
+                is_new = False
+                topic_id, count = topics.found(topic)
         else:
             with opened_store(
                 place, read_only=False, server_properties=server_properties, create=True, quiet=quiet
             ) as store:
+                is_new = topic not in store.topics()
                 try:
-                    topic_id = store.create_topic(topic, partitions, settings)
+                    topic_id = store.create_topic(topic, partitions, settings, exist_ok=if_not_exists)
                 except TopicExists as error:
                     advice = f"duralog topic describe {place} shows it, topic alter changes it"
                     raise TopicExists(f"{error}: {advice}") from None
                 count = len(store.partitions(topic))
         if as_json:
-            output.object({"kind": "created", "topic": topic, "topic_id": topic_id, "partitions": count})
+            output.object(
+                {"kind": "created" if is_new else "exists", "topic": topic, "topic_id": topic_id, "partitions": count}
+            )
         elif not quiet:
-            output.line(f"created {topic} with {count:,} {'partition' if count == 1 else 'partitions'}, id {topic_id}")
+            verb = f"created {topic}" if is_new else f"{topic} exists,"
+            output.line(f"{verb} with {count:,} {'partition' if count == 1 else 'partitions'}, id {topic_id}")
         output.flush()
 
 
