@@ -22,7 +22,7 @@ from duralog.cli.dump.command import dump
 from duralog.cli.group.command import group_app
 from duralog.cli.job.command import job_app
 from duralog.cli.lookup import lookup
-from duralog.cli.records.consume import consume
+from duralog.cli.records.consume import ConsumeCommand, consume
 from duralog.cli.records.produce import produce
 from duralog.cli.repair import repair
 from duralog.cli.retain import retain
@@ -65,7 +65,7 @@ def _options(
 
 app.command(rich_help_panel=TALK)(serve)
 app.command(rich_help_panel=TALK)(produce)
-app.command(rich_help_panel=TALK)(consume)
+app.command(rich_help_panel=TALK, cls=ConsumeCommand)(consume)
 app.add_typer(topic_app, rich_help_panel=TALK)
 app.add_typer(group_app, rich_help_panel=TALK)
 app.add_typer(config_app, rich_help_panel=TALK)

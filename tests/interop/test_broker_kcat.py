@@ -12,7 +12,9 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+from typer.testing import CliRunner
 
+from duralog.command_line import app
 from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
@@ -88,3 +90,30 @@ def test_a_transaction(kcat: Kcat) -> None:
     kcat("-P", "-t", "kcat-transaction", "-X", "transactional.id=kcat", stdin="a\nb\nc\n")
     committed = kcat("-C", "-t", "kcat-transaction", "-X", "isolation.level=read_committed", "-e", "-q")
     assert committed.splitlines() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("start", "record_format"),
+    [
+        ("beginning", r"%t %p %o %k %s %T\n"),
+        ("2", r"%h;%K;%S;%R\n"),
+        ("-2", r"%%|\t\x41\x7c\101\65\r\\|%s%k\n"),
+        ("-100", "%s"),
+        ("end", "%s"),
+    ],
+)
+def test_duralog_consume_writes_what_kcat_writes(
+    kcat: Kcat, serving: ServedDirectory, record_format: str, start: str
+) -> None:
+    topic = "kcat-formats"
+    if topic not in kcat("-L"):
+        kcat("-P", "-t", topic, "-K", "|", "-H", "a=1", "-H", "b=", stdin="k|v\n|empty key\nk2|\n")
+        kcat("-P", "-t", topic, "-K", "|", "-Z", stdin="gone|\n|keyless\n")
+        kcat("-P", "-t", topic, stdin="plain\n")
+    options = ("-t", topic, "-o", start, "-f", record_format)
+    done = CliRunner().invoke(app, ["consume", serving.bootstrap, *options])
+    assert (done.exit_code, done.stderr) == (0, "")
+    asked = ["kcat", "-b", serving.bootstrap, "-C", "-e", "-q", *options]
+    expected = subprocess.run(asked, capture_output=True, timeout=WAIT_SECONDS, check=True).stdout
+    assert done.stdout_bytes == expected
+    assert bool(expected) == (start != "end")

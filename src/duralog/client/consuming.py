@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
-from duralog.client.connection import ANSWER_SECONDS, admin_client, client_settings, error_text, errors_of, kafka_client
+from duralog.client.connection import (
+    ANSWER_SECONDS,
+    Place,
+    admin_client,
+    client_settings,
+    error_text,
+    errors_of,
+    kafka_client,
+)
 from duralog.client.unknown_names import unknown_partition, unknown_topic
-from duralog.errors import DuralogError, OffsetOutOfRange
+from duralog.errors import DuralogError, OffsetOutOfRange, UnknownTopic
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
 
@@ -16,13 +25,16 @@ _WAIT_SECONDS = 0.25
 _MESSAGES = 1_000
 _TYPES = {1: TimestampType.CREATE_TIME, 2: TimestampType.LOG_APPEND_TIME}
 _MOST_NAMED = 10
+PATTERN = frozenset("*?[")
+"""What makes a name a pattern. None of them is in the name of a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeRequest:
     """What to read. At most one of `offset`, `timestamp_ms`, `tail` and `group` is given; without, from the start."""
 
-    topic: str
+    topics: Sequence[str]
+    """Names, or patterns such as `pay*`."""
     partition: int | None
     """All if None."""
     offset: int | None
@@ -34,18 +46,41 @@ class ConsumeRequest:
     follow: bool
 
 
-def check_offset(topic: str, offset: int, ends: Mapping[int, int], say_note: Callable[[str], None]) -> None:
+def chosen_topics(where: str, wanted: Iterable[str], known: Collection[str]) -> list[str]:
+    """The topics that are named or match a pattern, each once. Only a pattern with `__` in front matches internal ones.
+
+    Raises `UnknownTopic` if there is no topic of a name, or none that matches a pattern.
+    """
+    chosen: dict[str, None] = {}
+    for name in wanted:
+        if name in known:
+            chosen[name] = None
+        elif not set(name) & PATTERN:
+            raise unknown_topic(where, name, known)
+        else:
+            found = [each for each in sorted(known) if fnmatchcase(each, name) and _may_match(name, each)]
+            if not found:
+                raise UnknownTopic(f"no topic in {where} matches {name}: duralog topic list {where} lists all")
+            chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+def _may_match(pattern: str, topic: str) -> bool:
+    return pattern.startswith("__") or not topic.startswith("__")
+
+
+def check_offset(offset: int, ends: Mapping[Place, int], say_note: Callable[[str], None]) -> None:
     """Raise `OffsetOutOfRange` if the offset is past the end of all partitions; pass a note if it is past some.
 
-    `ends` are the end offsets by partition.
+    `ends` are the end offsets by topic and partition.
     """
-    beyond = {number: end for number, end in sorted(ends.items()) if offset > end}
+    beyond = {f"{topic}-{number}": end for (topic, number), end in sorted(ends.items()) if offset > end}
     if not beyond:
         return
     if len(beyond) == 1:
-        listed = "".join(f"{topic}-{number}, which is {end}" for number, end in beyond.items())
+        listed = "".join(f"{place}, which is {end}" for place, end in beyond.items())
     else:
-        listed = ", ".join(f"{topic}-{number} ({end})" for number, end in list(beyond.items())[:_MOST_NAMED])
+        listed = ", ".join(f"{place} ({end})" for place, end in list(beyond.items())[:_MOST_NAMED])
         listed += f" and {len(beyond) - _MOST_NAMED:,} more" if len(beyond) > _MOST_NAMED else ""
     sentence = f"offset {offset} is past the end of {listed}"
     if len(beyond) == len(ends):
@@ -88,27 +123,29 @@ def from_broker(
             if request.group is None:
                 on_total(reading.assign(partitions, say_note))
             else:
-                consumer.subscribe([request.topic], on_assign=reading.on_assign)
+                consumer.subscribe(sorted({topic for topic, _ in partitions}), on_assign=reading.on_assign)
             yield from reading.records(before_waiting)
         finally:
             consumer.close()
 
 
-def _partitions(admin: Any, address: str, request: ConsumeRequest) -> list[int]:
-    topics = admin.list_topics(timeout=ANSWER_SECONDS).topics
-    if request.topic not in topics or not topics[request.topic].partitions:
-        raise unknown_topic(address, request.topic, topics)
-    numbers = sorted(topics[request.topic].partitions)
-    if request.partition is not None and request.partition not in numbers:
-        raise unknown_partition(address, request.topic, request.partition, numbers)
-    wanted = numbers if request.partition is None else [request.partition]
-    for number in wanted:
-        if topics[request.topic].partitions[number].leader < 0:
+def _partitions(admin: Any, address: str, request: ConsumeRequest) -> list[Place]:
+    topics = {
+        name: topic for name, topic in admin.list_topics(timeout=ANSWER_SECONDS).topics.items() if topic.partitions
+    }
+    places: list[Place] = []
+    for topic in chosen_topics(address, request.topics, topics):
+        numbers = sorted(topics[topic].partitions)
+        if request.partition is not None and request.partition not in numbers:
+            raise unknown_partition(address, topic, request.partition, numbers)
+        places += [(topic, number) for number in numbers if request.partition in (None, number)]
+    for topic, number in places:
+        if topics[topic].partitions[number].leader < 0:
             raise DuralogError(
-                f"{request.topic}-{number} has no leader, so it cannot be read: see the log of {address} for the"
-                " reason. --partition reads another"
+                f"{topic}-{number} has no leader, so it cannot be read: see the log of {address} for the reason."
+                " --partition reads another"
             )
-    return wanted
+    return places
 
 
 class _Reading:
@@ -116,35 +153,32 @@ class _Reading:
         self._client = client
         self._consumer = consumer
         self._request = request
-        self._left: set[int] = set()
+        self._left: set[Place] = set()
         """Partitions that are not yet read to their end."""
-        self._ends: dict[int, int] = {}
+        self._ends: dict[Place, int] = {}
         """The offset to stop at, by partition. A partition without one is read to its current end."""
         self._has_begun = False
 
-    def assign(self, partitions: list[int], say_note: Callable[[str], None]) -> int:
+    def assign(self, partitions: list[Place], say_note: Callable[[str], None]) -> int:
         """Returns the number of offsets to read."""
-        edges = {number: self._edges(number) for number in partitions}
+        edges = {place: self._edges(place) for place in partitions}
         if self._request.offset is not None:
-            ends = {number: end for number, (_, end) in edges.items()}
-            check_offset(self._request.topic, self._request.offset, ends, say_note)
-        places = [
-            self._client.TopicPartition(self._request.topic, number, start) for number, (start, _) in edges.items()
-        ]
+            check_offset(self._request.offset, {place: end for place, (_, end) in edges.items()}, say_note)
+        places = [self._client.TopicPartition(*place, start) for place, (start, _) in edges.items()]
         self._consumer.assign(places)
         self._left = set(partitions)
         if not self._request.follow:
-            self._ends = {number: end for number, (_, end) in edges.items()}
+            self._ends = {place: end for place, (_, end) in edges.items()}
         self._has_begun = True
         return sum(end - start for start, end in edges.values())
 
     def on_assign(self, _consumer: Any, places: list[Any]) -> None:
-        self._left = {place.partition for place in places}
+        self._left = {(place.topic, place.partition) for place in places}
         self._has_begun = True
 
-    def _edges(self, number: int) -> tuple[int, int]:
+    def _edges(self, partition: Place) -> tuple[int, int]:
         """The first offset to read of a partition, and the end offset."""
-        place = self._client.TopicPartition(self._request.topic, number)
+        place = self._client.TopicPartition(*partition)
         low, high = self._consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
         return self._start(place, low, high), int(high)
 
@@ -163,17 +197,18 @@ class _Reading:
     def records(self, before_waiting: Callable[[], None]) -> Generator[tuple[str, int, Record], None, None]:
         while self._request.follow or self._left or not self._has_begun:
             messages = self._consumer.consume(_MESSAGES, timeout=_WAIT_SECONDS)
-            shown: dict[int, Any] = {}
+            shown: dict[Place, Any] = {}
             try:
                 for message in messages:
                     error = message.error()
+                    place = message.topic(), message.partition()
                     if error is None and self._is_beyond(message):
-                        self._left.discard(message.partition())
+                        self._left.discard(place)
                     elif error is None:
-                        shown[message.partition()] = message
-                        yield message.topic(), message.partition(), _record(message)
+                        shown[place] = message
+                        yield *place, _record(message)
                     elif error.code() == self._client.KafkaError._PARTITION_EOF:
-                        self._left.discard(message.partition())
+                        self._left.discard(place)
                     else:
                         raise DuralogError(error_text(error))
             finally:
@@ -187,7 +222,7 @@ class _Reading:
 
     def _is_beyond(self, message: Any) -> bool:
         """Whether the record was written after the start: a busy topic would never end."""
-        end = self._ends.get(message.partition())
+        end = self._ends.get((message.topic(), message.partition()))
         return end is not None and message.offset() >= end
 
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.addresses import is_broker, with_ports
 from duralog.cli.voice.failures import errors_shown, say
 from duralog.cli.voice.options import HOW, WHERE, Quiet, parsed
 from duralog.cli.voice.target import Target, target_given
@@ -108,7 +108,7 @@ def console(
 def _places(target: str | None, data: str | None) -> tuple[str, str | None]:
     """What to open, and the directory of a broker, where both are given."""
     if target is not None and data is not None and is_broker(target) and not is_broker(data):
-        return target, data
+        return with_ports(target), data
     return target_given(target, data), None
 
 

@@ -158,8 +158,8 @@ def test_a_name_has_one_short_form_and_one_metavar() -> None:
     for found in COMMANDS:
         for option in found.options:
             name = long_names(option)[0]
-            if name in ("--data", "--records"):
-                continue  # A directory, or for some a broker too; dump shows records, others are told how many.
+            if name in ("--data", "--records", "--format"):
+                continue  # A directory, or for some a broker too; dump shows records; a table's format, or a record's.
             shorts = tuple(short for short in option.opts if not short.startswith("--"))
             form = (shorts, "" if option.is_flag else option.metavar)
             assert seen.setdefault(name, form) == form, (found.path, name)

@@ -1,4 +1,4 @@
-"""`--engine`: each command is declared once, `duralog job NAME` is its alias; options of another engine are refused."""
+"""`--engine`: a command is declared once, `duralog job NAME` is its alias; options of another engine are refused."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def test_following_a_directory_that_grows(directory: Path) -> None:
                 store.partition("one", 1).append([Record(value=b"beside")])
 
         request = ConsumeRequest(
-            topic="one",
+            topics=["one"],
             partition=None,
             offset=None,
             timestamp_ms=None,

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.completions import topic_names
 from duralog.cli.voice.failures import WrongUsage, errors_shown
+from duralog.cli.voice.option_values import parse_start
 from duralog.cli.voice.options import (
     HOW,
     WHICH,
@@ -20,24 +23,62 @@ from duralog.cli.voice.options import (
     NoProgress,
     PartitionChoice,
     Quiet,
-    TopicName,
     as_text,
+    check_text,
+    parsed,
     parsed_time,
     standard_output,
 )
 from duralog.cli.voice.target import Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.client.consuming import PATTERN
+
+if TYPE_CHECKING:
+    from duralog.cli.records.record_format import RecordFormat
+    from duralog.cli.records.shown_records import Style
+
+
+class ConsumeCommand(TyperCommand):
+    """`-f` is `--follow`, as in tail; before a word with a percent sign it is `--format`, as in kcat."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for place, word in enumerate(args):
+            if word == "-f" and "%" in "".join(args[place + 1 : place + 2]):
+                words.append("--format")
+            elif word.startswith("-f") and "%" in word:
+                words += ["--format", word[2:]]
+            else:
+                words.append(word)
+        return super().parse_args(ctx, words)
 
 
 def consume(
     target: Target = None,
     data: TargetData = None,
     *,
-    topic: TopicName,
+    topic: Annotated[
+        list[str],
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="NAME",
+            help="The topic, or a pattern such as 'pay*'; may be given again.",
+            rich_help_panel=WHICH,
+            show_default=False,
+            autocompletion=topic_names,
+        ),
+    ],
     partition: PartitionChoice = None,
     offset: Annotated[
-        int | None,
-        typer.Option("--offset", "-o", min=0, metavar="N", help="From this offset on.", rich_help_panel=WHICH),
+        str | None,
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar="N",
+            help="From this offset on. -N is N before the end of each partition; also beginning and end.",
+            rich_help_panel=WHICH,
+        ),
     ] = None,
     time: Annotated[
         str | None,
@@ -76,6 +117,15 @@ def consume(
         bool,
         typer.Option("--follow", "-f", help="Wait for more records at the end, until Ctrl-C.", rich_help_panel=HOW),
     ] = False,
+    record_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            help="Write each record as kcat -f does: '%t %p %o %k %s\\n'. -f TEXT is the same.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
     values: Annotated[
         bool, typer.Option("--values", help="Only the values, as they are, one a line.", rich_help_panel=HOW)
     ] = False,
@@ -83,40 +133,45 @@ def consume(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Show the records of a topic, to its end or continuously.
+    """Show the records of topics, to their end or continuously.
 
     Starts at the beginning without --offset, --time, --tail or --group. A line has partition, offset, time, key, value
-    and headers.
+    and headers. In --format, %t is the topic, %p the partition, %o the offset, %k the key, %s the value, %T the
+    timestamp, %h the headers, %K and %S the sizes of key and value, %R that of the value as four bytes.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data)
     if sum(given is not None for given in (offset, time, tail, group)) > 1:
         raise WrongUsage("give one of --offset, --time, --tail and --group")
-    if as_json and values:
-        raise WrongUsage("--values and --json: give one of them")
+    if sum((as_json, values, record_format is not None)) > 1:
+        raise WrongUsage("give one of --values, --json and --format")
     if group is not None and (partition is not None or not is_broker(place)):
         raise WrongUsage("--group: a broker gives the group its partitions: give HOST:PORT and no --partition")
     timestamp_ms = parsed_time("--time", time)
-    with errors_shown(), names_checked(place, topic, partition):
-        from duralog.cli.records.shown_records import ShownRecords, Style
+    for name in topic:
+        check_text("--topic", name)
+    at, before_end = (None, tail) if offset is None else parsed("--offset", parse_start, offset)
+    style = _style(as_json=as_json, values=values, record_format=record_format)
+    with errors_shown(), names_checked(place, [name for name in topic if not set(name) & PATTERN], partition):
+        from duralog.cli.records.shown_records import ShownRecords
         from duralog.cli.voice.failures import say
         from duralog.cli.voice.progress import CountingBar
         from duralog.cli.voice.tables import plural
         from duralog.client.consuming import ConsumeRequest
 
         request = ConsumeRequest(
-            topic=topic,
+            topics=topic,
             partition=partition,
-            offset=offset,
+            offset=at,
             timestamp_ms=timestamp_ms,
-            tail=tail,
+            tail=before_end,
             group=group,
             committed=committed,
             follow=follow,
         )
         output = standard_output(as_json=as_json, quiet=quiet)
-        shown = ShownRecords(output, Style.JSON if as_json else Style.VALUES if values else Style.LINES)
+        shown = ShownRecords(output, style)
         if limit != 0:
             if is_broker(place):
                 from duralog.client.consuming import from_broker as records
@@ -144,5 +199,14 @@ def consume(
                     if shown.count == limit:
                         break
         output.flush()
-        if not quiet and not as_json and not values:
+        if not quiet and not (as_json or values or record_format):
             say(plural(shown.count, "record"))
+
+
+def _style(*, as_json: bool, values: bool, record_format: str | None) -> Style | RecordFormat:
+    from duralog.cli.records.record_format import RecordFormat
+    from duralog.cli.records.shown_records import Style
+
+    if record_format is not None:
+        return parsed("--format", RecordFormat, record_format)
+    return Style.JSON if as_json else Style.VALUES if values else Style.LINES

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator
 
 from duralog.cli.voice.opened_store import opened_store
-from duralog.client.consuming import ConsumeRequest, check_offset
+from duralog.client.consuming import ConsumeRequest, check_offset, chosen_topics
 from duralog.client.unknown_names import unknown_partition
 from duralog.format.record import Record
 from duralog.storage.log.isolation import Isolation
@@ -28,25 +28,25 @@ def from_store(
 
     `on_total` is called with the number of offsets to read, `say_note` with warnings for the user.
     """
-    positions: dict[int, int] = {}
+    positions: dict[tuple[str, int], int] = {}
     isolation = Isolation.READ_COMMITTED if request.committed else Isolation.READ_UNCOMMITTED
     is_first = True
     while True:
         with opened_store(target, read_only=True, server_properties=None) as store:
             logs = _logs(store, request)
             if is_first and request.offset is not None:
-                check_offset(request.topic, request.offset, {log.partition: log.end_offset for log in logs}, say_note)
-            for log in logs:
-                if log.partition not in positions:
+                check_offset(request.offset, {place: log.end_offset for place, log in logs.items()}, say_note)
+            for place, log in logs.items():
+                if place not in positions:
                     # A partition that was added later is read from its start.
-                    positions[log.partition] = _start(log, request, isolation) if is_first else log.start_offset
-            on_total(sum(max(log.end_offset - positions[log.partition], 0) for log in logs))
-            for log in logs:
-                position = max(positions[log.partition], log.start_offset)
+                    positions[place] = _start(log, request, isolation) if is_first else log.start_offset
+            on_total(sum(max(log.end_offset - positions[place], 0) for place, log in logs.items()))
+            for place, log in logs.items():
+                position = max(positions[place], log.start_offset)
                 for record in log.read(position, isolation=isolation) if position <= log.end_offset else ():
-                    yield request.topic, log.partition, record
+                    yield *place, record
                     position = record.offset + 1
-                positions[log.partition] = position
+                positions[place] = position
         if not request.follow:
             return
         is_first = False
@@ -54,13 +54,15 @@ def from_store(
         time.sleep(_POLL_SECONDS)
 
 
-def _logs(store: Store, request: ConsumeRequest) -> list[PartitionLog]:
-    numbers = store.partitions(request.topic)
-    if request.partition is not None:
-        if request.partition not in numbers:
-            raise unknown_partition(store.path, request.topic, request.partition, numbers)
-        numbers = [request.partition]
-    return [store.partition(request.topic, number) for number in numbers]
+def _logs(store: Store, request: ConsumeRequest) -> dict[tuple[str, int], PartitionLog]:
+    logs: dict[tuple[str, int], PartitionLog] = {}
+    for topic in chosen_topics(store.path, request.topics, store.topics()):
+        numbers = store.partitions(topic)
+        if request.partition is not None and request.partition not in numbers:
+            raise unknown_partition(store.path, topic, request.partition, numbers)
+        wanted = numbers if request.partition is None else [request.partition]
+        logs |= {(topic, number): store.partition(topic, number) for number in wanted}
+    return logs
 
 
 def _start(log: PartitionLog, request: ConsumeRequest, isolation: Isolation) -> int:

@@ -1,4 +1,4 @@
-"""Shows records of `duralog consume`: a line for people, values for pipes, or JSON as in `duralog dump`.
+"""Shows records of `duralog consume`: a line for people, values for pipes, a format, or JSON as in `duralog dump`.
 
 `duralog produce --from-json` reads the same JSON, so that a topic can be piped from one to the other.
 """
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from duralog.cli.records.record_format import RecordFormat
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
@@ -30,14 +31,16 @@ class Style(Enum):
 
 
 class ShownRecords:
-    def __init__(self, output: Output, style: Style) -> None:
+    def __init__(self, output: Output, style: Style | RecordFormat) -> None:
         self._output = output
         self._style = style
         self.count = 0
 
     def show(self, topic: str, partition: int, record: Record) -> None:
         self.count += 1
-        if self._style is Style.JSON:
+        if isinstance(self._style, RecordFormat):
+            self._output.write(self._style.render(topic, partition, record))
+        elif self._style is Style.JSON:
             self._output.object(to_json(topic, partition, record))
         elif self._style is Style.VALUES:
             self._output.write((record.value or b"") + b"\n")

@@ -7,14 +7,28 @@ import re
 
 from duralog.errors import DuralogError
 
-_ADDRESS = re.compile(
-    r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*"
-)
+_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?P<port>:\d{0,5})?")
+_HOST = re.compile(r"localhost|\d{1,3}(\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\]")
+"""What is a host also without a port. Any other name may be that of a directory."""
+DEFAULT_PORT = 9092
 
 
 def is_broker(place: str) -> bool:
-    """Whether the place is HOST:PORT[,HOST:PORT...]. A directory of that name takes precedence."""
-    return _ADDRESS.fullmatch(place) is not None and not os.path.isdir(place)
+    """Whether the place is HOST:PORT[,HOST:PORT...]. A directory of that name takes precedence.
+
+    One port is enough, or a colon; localhost and an IP address need none.
+    """
+    found = [_ADDRESS.fullmatch(part) for part in place.split(",")]
+    is_address = any(each is not None and (each["port"] or _HOST.fullmatch(each["host"])) for each in found)
+    return is_address and None not in found and not os.path.isdir(place)
+
+
+def with_ports(addresses: str) -> str:
+    """The addresses of brokers. One without a port has Kafka's, 9092."""
+    return ",".join(
+        address if address.rstrip(":").rpartition("]")[2].count(":") else f"{address.rstrip(':')}:{DEFAULT_PORT}"
+        for address in addresses.split(",")
+    )
 
 
 def is_url(place: str) -> bool:

@@ -1,4 +1,4 @@
-"""How the values of options are written: ranges of offsets, keys.
+"""How the values of options are written: ranges of offsets, where to start, keys.
 
 Each parser raises `ValueError` with a sentence for the user.
 """
@@ -45,6 +45,22 @@ def parse_offsets(text: str) -> OffsetRange:
     if end < start:
         raise ValueError(f"{text!r} ends before it starts")
     return OffsetRange(start, end)
+
+
+def parse_start(text: str) -> tuple[int | None, int | None]:
+    """Where to start reading: an offset, or how many offsets before the end. Both None for the beginning."""
+    word = text.strip()
+    if word == "beginning":
+        return None, None
+    if word == "end":
+        return None, 0
+    try:
+        offset = int(word)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an offset: give a number, -N, beginning or end") from None
+    if not -_INT64_MAX <= offset <= _INT64_MAX:
+        raise ValueError(f"{text!r}: offsets run from 0 to {_INT64_MAX}")
+    return (offset, None) if offset >= 0 and not word.startswith("-") else (None, -offset)
 
 
 def parse_hex(text: str) -> bytes:

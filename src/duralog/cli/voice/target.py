@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_url
+from duralog.cli.voice.addresses import is_broker, is_url, with_ports
 from duralog.cli.voice.failures import WrongUsage
 from duralog.cli.voice.options import WHERE, place_given
 
@@ -31,8 +31,8 @@ TargetData = Annotated[
 
 
 def target_given(argument: str | None, data: str | None) -> str:
-    """The value of the argument DIR|HOST:PORT or of `--data`."""
+    """The value of the argument DIR|HOST:PORT or of `--data`. A broker's address has a port."""
     place = place_given(argument, data, "DIR or HOST:PORT")
     if is_url(place):
         raise WrongUsage(f"{place!r} is a URL: give a directory of this machine, or a broker as HOST:PORT")
-    return place
+    return with_ports(place) if is_broker(place) else place
