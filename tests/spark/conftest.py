@@ -43,9 +43,14 @@ def pytest_pycollect_makemodule() -> None:
 def spark() -> Iterator[SparkSession]:
     _skip_or_fail()
     from duralog.spark.session import local_session
+    from duralog.spark.spark_versions import HAS_FILTERS
     from tests.support.spark.patient_starts import start_queries_patiently
 
     start_queries_patiently()
-    session = local_session("local[2]", "duralog-tests", {"spark.driver.memory": "1g"})
+    settings = {"spark.driver.memory": "1g"}
+    if not HAS_FILTERS:
+        # Tests read the setting before they change it.
+        settings["spark.sql.python.filterPushdown.enabled"] = "false"
+    session = local_session("local[2]", "duralog-tests", settings)
     yield session
     session.stop()

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duralog.columnar.schema import RECORD_SCHEMA
@@ -19,6 +18,7 @@ from duralog.spark.plain_errors import plain_errors
 from duralog.spark.session import local_session
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import Columns, schema_of
+from duralog.spark.spark_versions import arrow_schema
 
 TIME = pa.timestamp("ms", tz="UTC")
 RECORDS = pa.RecordBatch.from_pylist(
@@ -48,7 +48,7 @@ def test_a_batch_has_exactly_the_schema_that_spark_expects() -> None:
     schema = schema_of(chosen)
     columns = Columns(schema, chosen)
     assert columns.of_records == RECORD_SCHEMA.names
-    expected = to_arrow_schema(schema, timezone="UTC")
+    expected = arrow_schema(schema)
     for batch in (columns.batch(RECORDS), columns.rows([{"topic": "t", "offset": 3}])):
         assert expected.equals(batch.schema)
     row = columns.batch(RECORDS).to_pylist()[0]
@@ -71,7 +71,7 @@ def test_times_that_do_not_fit_are_null() -> None:
 
 def test_the_connector_s_schema_is_the_same_without_spark() -> None:
     chosen = options(includeHeaders="true")
-    of_spark = to_arrow_schema(schema_of(chosen), timezone="UTC")
+    of_spark = arrow_schema(schema_of(chosen))
     assert of_spark.names == connector_schema(headers=True).names
     assert [str(kind).replace("element", "item") for kind in of_spark.types] == [
         str(kind) for kind in connector_schema(headers=True).types

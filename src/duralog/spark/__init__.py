@@ -2,7 +2,7 @@
 
 For `spark.read.format("duralog")` and `duralog job`.
 
-    from duralog.spark import explain, local_session
+    from duralog.spark import explain, local_session, register
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from duralog.spark.session import local_session
+    from duralog.spark.session import local_session, register
     from duralog.spark.source.planned_read import explain
 
-__all__ = ["explain", "local_session"]
+__all__ = ["explain", "local_session", "register"]
 
-_LOADED_LATER = {"explain": "duralog.spark.source.planned_read", "local_session": "duralog.spark.session"}
+_LOADED_LATER = {
+    "explain": "duralog.spark.source.planned_read",
+    "local_session": "duralog.spark.session",
+    "register": "duralog.spark.session",
+}
 
 
 def __getattr__(name: str) -> Any:

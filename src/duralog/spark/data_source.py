@@ -17,24 +17,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-)
 from pyspark.sql.types import StructType
 
 from duralog.errors import DuralogError
 from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.plain_errors import plain_errors
+from duralog.spark.spark_versions import DataSourceStreamArrowWriter, datasource
 
 if TYPE_CHECKING:
     from duralog.spark.source.frame_snapshot import FrameSnapshot
 
 
-class DuralogDataSource(DataSource):
+class DuralogDataSource(datasource.DataSource):
     """What `format("duralog")` stands for."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -61,7 +55,7 @@ class DuralogDataSource(DataSource):
         with plain_errors():
             return schema_of(ReadOptions.of(self.options, streaming=None))
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         from duralog.spark.source.batch_read import reader_of
         from duralog.spark.source.read_options import ReadOptions
 
@@ -75,18 +69,18 @@ class DuralogDataSource(DataSource):
                 )
             return reader_of(schema, options, snapshot)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         from duralog.spark.source.read_options import ReadOptions
         from duralog.spark.source.refused_stream import RefusedStreamReader
-        from duralog.spark.source.stream import DuralogStreamReader
+        from duralog.spark.source.unlimited_stream import stream_reader_of
 
         self._hand_over_snapshot()
         try:
-            return DuralogStreamReader(schema, ReadOptions.of(self.options, streaming=True))
+            return stream_reader_of(schema, ReadOptions.of(self.options, streaming=True))
         except DuralogError as error:
             return RefusedStreamReader(error)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceArrowWriter:
         from duralog.spark.sink.writers import DuralogArrowWriter
 
         with plain_errors():

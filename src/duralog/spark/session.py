@@ -1,7 +1,8 @@
 """A Spark session in which `format("duralog")` is known, with the settings that the pipeline is measured with.
 
 Everything here is a default: the caller's `config`, or an interpreter named by `PYSPARK_PYTHON`, wins. A running
-session is used as it is, apart from settings that Spark allows to change at run time.
+session is used as it is, apart from settings that Spark allows to change at run time. `register` is for a session that
+was made in another way.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext, java_gateway
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from duralog.errors import DuralogError
 from duralog.spark.data_source import DuralogDataSource
+from duralog.spark.spark_versions import warn_if_untested
 
 ARROW_BATCH_ROWS = 65_536
 """Rows of an Arrow batch between the JVM and Python. Fewer cost calls, more do not fit into the CPU's cache."""
@@ -53,8 +57,30 @@ def local_session(
 ) -> SparkSession:
     """The session of this process, started if there is none; `master` may also be that of a cluster."""
     spark = job_session(master, app_name, config, log_level=log_level)
-    spark.dataSource.register(DuralogDataSource)
+    register(spark)
     return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("duralog")` known to a session of your own, also one of Spark Connect.
+
+    Spark finds the format by itself if its Python workers have duralog. They run the `python3` of the PATH unless
+    `PYSPARK_PYTHON` names another one, and that may not be the Python that runs this. On this machine they then get
+    this Python. On a cluster, install duralog where the workers run.
+    """
+    warn_if_untested()
+    context = _context_of(spark)
+    if context is not None and _cores_of_this_machine(context.master or "") is not None:
+        if "PYSPARK_PYTHON" not in os.environ:
+            context.pythonExec = sys.executable
+        elif context.pythonExec != sys.executable and not context._python_includes:
+            _check_has_duralog(context.pythonExec)
+    try:
+        spark.dataSource.register(DuralogDataSource)
+    except AnalysisException as error:
+        # Spark 4.0 and 4.1 refuse to register what they have found by themselves.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def job_session(
@@ -87,6 +113,19 @@ def job_session(
     return spark
 
 
+def _check_has_duralog(python: str) -> None:
+    look = "import sys, importlib.util as found; sys.exit(found.find_spec('duralog') is None)"
+    try:
+        is_there = subprocess.run([python, "-c", look], check=False).returncode == 0
+    except OSError:
+        is_there = False
+    if not is_there:
+        raise DuralogError(
+            f"Spark runs its Python workers with {python}, which has no duralog: install it there,"
+            f" or set PYSPARK_PYTHON to {sys.executable} before the session starts"
+        )
+
+
 @contextmanager
 def _java_ended_if_interrupted() -> Iterator[None]:
     """End the Java process that PySpark has just started if an interrupt comes before they are connected.
@@ -116,6 +155,14 @@ def active_session() -> SparkSession | None:
     """The session that runs in this process, if there is one."""
     spark = SparkSession.getActiveSession()
     return None if spark is None or spark.sparkContext._jsc.sc().isStopped() else spark
+
+
+def _context_of(spark: SparkSession) -> SparkContext | None:
+    """None for Spark Connect, and where a platform keeps it from users."""
+    try:
+        return spark.sparkContext
+    except Exception:
+        return None
 
 
 def _cores_of_this_machine(master: str) -> int | None:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from duralog.errors import InvalidConfig, StorageError
 from duralog.spark.plain_errors import plain_errors
@@ -29,6 +28,7 @@ from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_columns import record_names
 from duralog.spark.sink.write_options import AppVersion, WriteOptions
 from duralog.spark.sink.write_targets import WriteTargets, store_targets
+from duralog.spark.spark_versions import DataSourceStreamArrowWriter, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ def _planned(
         kind = "outputMode complete" if streaming else "mode overwrite"
         raise InvalidConfig(f"{kind} cannot be written: a log is only appended to, so use append")
     chosen = WriteOptions.of(options, streaming=streaming)
-    record_names(to_arrow_schema(schema, timezone="UTC"), chosen)
+    record_names(arrow_schema(schema), chosen)
     if chosen.bootstrap_servers is not None:
         from duralog.spark.sink.broker_sink import broker_targets
 

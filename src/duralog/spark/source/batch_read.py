@@ -22,21 +22,25 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from duralog.errors import OffsetOutOfRange
+from duralog.spark.option_text import InvalidOption
 from duralog.spark.plain_errors import hide_traceback, plain_errors, show_traceback
 from duralog.spark.source.far_times import accept_far_times, refuse_far_times
 from duralog.spark.source.frame_snapshot import FrameSnapshot
 from duralog.spark.source.planned_read import plan_read
-from duralog.spark.source.pushed_filters import PushedFilters
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import Columns
 from duralog.spark.source.task_reading import SliceTask, read_task
+from duralog.spark.spark_versions import HAS_FILTERS, needs
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from duralog.spark.source.pushed_filters import PushedFilters
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -46,6 +50,8 @@ def reader_of(schema: StructType, options: ReadOptions, snapshot: FrameSnapshot 
     logging.getLogger("duralog.spark").setLevel(logging.INFO)
     columns = Columns(schema, options)
     if options.prune_by_filters:
+        if not HAS_FILTERS:
+            raise InvalidOption(needs("4.1", "option pruneByFilters", "gives a source none of the filters"))
         kind: type[DuralogReader] = PruneByFiltersReader
     else:
         kind = FilteredReader if is_pushing_worker() else DuralogReader
@@ -93,6 +99,8 @@ class PruneByFiltersReader(FilteredReader):
         return super().partitions()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        from duralog.spark.source.pushed_filters import PushedFilters
+
         self._filters = PushedFilters.of(filters)
         return super().pushFilters(filters)
 

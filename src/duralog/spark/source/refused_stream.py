@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from duralog.errors import DuralogError
 from duralog.spark.plain_errors import plain_errors
+from duralog.spark.spark_versions import ReadLimit, SupportsTriggerAvailableNow
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -30,7 +30,8 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> NoReturn:  # noqa: N802
         self._refuse()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:  # noqa: ARG002, N802
+    # Spark 4.0 and 4.1 give it no arguments.
+    def latestOffset(self, start: dict[str, Any] = {}, limit: ReadLimit | None = None) -> NoReturn:  # noqa: ARG002, B006, N802
         self._refuse()
 
     def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002

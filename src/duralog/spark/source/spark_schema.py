@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -28,6 +27,7 @@ from duralog.columnar import schema as record_schema
 from duralog.spark.connector_columns import TIMESTAMP_TYPE, connector_column, record_columns
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.source.read_options import ReadOptions
+from duralog.spark.spark_versions import arrow_schema
 
 CORRUPT = "_corrupt"
 CORRUPT_FIELDS = (
@@ -95,7 +95,7 @@ class Columns:
             if not field.nullable and name not in _NEVER_NULL:
                 raise InvalidOption(f"column {field.name} may be null: leave NOT NULL out")
         _check_damage_is_reported(self.names, options)
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = arrow_schema(schema)
 
     @property
     def of_records(self) -> list[str]:

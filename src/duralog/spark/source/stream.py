@@ -25,14 +25,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from duralog.errors import OffsetOutOfRange
@@ -47,6 +39,14 @@ from duralog.spark.source.spark_schema import Columns
 from duralog.spark.source.stream_limits import within_bytes
 from duralog.spark.source.stream_offsets import OffsetJson, Positions, distance, from_json, only, shared_out, to_json
 from duralog.spark.source.task_reading import SliceTask, read_task
+from duralog.spark.spark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from duralog.storage.log.time_lookup import LATEST
 from duralog.storage.store import Store
 
@@ -119,11 +119,10 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = self._begins(store, begin, ends)
                 if not isinstance(limit, ReadAllAvailable):
                     ends = self._limited(store, begin, ends)
-            now = time.monotonic()
             if distance(begin, ends):
-                self._last_trigger = now
+                self._last_trigger = time.monotonic()
             else:
-                self._next_refresh = now + max(REFRESH_SECONDS, _PAUSE_TO_REFRESH * (now - began))
+                self._rest(began)
             return to_json(ends)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
@@ -163,6 +162,11 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pause = self._next_refresh - time.monotonic()
         if pause > 0:
             time.sleep(pause)
+
+    def _rest(self, began: float) -> None:
+        """After a refresh that found nothing new."""
+        now = time.monotonic()
+        self._next_refresh = now + max(REFRESH_SECONDS, _PAUSE_TO_REFRESH * (now - began))
 
     def _ends(self, store: Store) -> Positions:
         """Up to where each partition can be read now."""
