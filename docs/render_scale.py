@@ -14,7 +14,7 @@ from typing import Any
 from rendering import main, table
 
 from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES
-from duralog.scanning.remote_files import BLOCK_BYTES
+from duralog.scanning.remote_file import BLOCK_BYTES
 
 TARGET = Path(__file__).with_name("scale.md")
 RESULTS = Path(__file__).parents[1] / "bench" / "results.json"

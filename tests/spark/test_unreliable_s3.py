@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from duralog.errors import StorageError
+from duralog.scanning import locations
 from duralog.scanning.locations import open_store
 from duralog.scanning.offset_ranges import resolve, select_partitions
 from duralog.scanning.planning import plan
@@ -77,6 +78,8 @@ def read_all(path: str, options: dict[str, str] | None = None) -> pa.Table:
 
 
 def read_remote(proxy: UnreliableProxy, spoil: Spoil | None = None) -> pa.Table:
+    """As a process that has not read anything of it before."""
+    locations._remembered.cache_clear()
     proxy.reset(*[] if spoil is None else [spoil])
     return read_all(URL, {**KEYS, "endpoint_override": proxy.address})
 

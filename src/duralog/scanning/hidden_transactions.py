@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from duralog.columnar.pieces import PIECE_BYTES, ByteSource, Piece, read_pieces
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.varint import Bytes
-from duralog.scanning.remote_files import ReadAhead
+from duralog.scanning.remote_file import ReadAhead
 from duralog.scanning.slices import Slice
 from duralog.storage.disk.file_system import File
 from duralog.storage.log.abort_markers import AbortMarkers

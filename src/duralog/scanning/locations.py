@@ -16,8 +16,9 @@ the same place once.
 from __future__ import annotations
 
 import os
+import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,9 @@ import pyarrow.fs as pafs
 
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, StorageError
+from duralog.format.filenames import PartitionFolder
+from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.remembered_objects import ExportedObjects, RememberedObjects
 from duralog.scanning.remote_files import RemoteFileSystem
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.store import Store
@@ -90,6 +94,9 @@ _FAMILIES: Mapping[str, tuple[str, Mapping[str, Parse]]] = {
     **dict.fromkeys(("hdfs", "viewfs"), ("hdfs", _HDFS)),
     **dict.fromkeys(("abfs", "abfss"), ("abfs", _AZURE)),
 }
+
+_OBJECT_STORES = ("s3", "gs", "abfs")
+"""Of these families. They charge for requests, and their objects do not grow."""
 
 STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {scheme: tuple(options) for scheme, (_, options) in _FAMILIES.items()}
 """The names of the storage options that each scheme takes."""
@@ -158,14 +165,38 @@ class Location:
         return FileSystemAddress(family, f"{container}{inner}", f"{scheme}://", tuple(sorted(arguments.items())))
 
     def connect(self) -> tuple[FileSystem, str]:
-        """The file system, and the directory's path in it."""
+        """The file system, and the directory's path in it. Each open file has the size that it has now."""
         address = self.address()
-        return _connect(address.family, address.prefix, address.arguments), address.path
+        if address.family == "file":
+            return LocalFileSystem(), address.path
+        return RemoteFileSystem(_connected(address.family, address.arguments), address.prefix), address.path
 
     def open_store(self, config: BrokerConfig | None = None) -> Store:
         """The directory, for reading. `config` is what the broker's `server.properties` sets."""
-        files, path = self.connect()
-        return LocatedStore(self, path, files, config)
+        address = self.address()
+        if address.family not in _OBJECT_STORES:
+            files, path = self.connect()
+            return LocatedStore(self, path, files, config)
+        below, remembered = (
+            _connected(address.family, address.arguments),
+            _remembered(address.family, address.arguments),
+        )
+        objects = RemoteFileSystem(below, address.prefix, remembered)
+        objects.list_as_before(address.path)
+        return LocatedStore(self, address.path, objects, config)
+
+    def remembered_objects(self) -> ExportedObjects | None:
+        """What this process has read to open the directory; None for one that is not on an object store."""
+        address = self.address()
+        if address.family not in _OBJECT_STORES:
+            return None
+        return _remembered(address.family, address.arguments).export(posixpath.normpath(address.path))
+
+    def remember(self, objects: ExportedObjects | None) -> None:
+        """Do not read again what another process has read."""
+        if objects is not None:
+            address = self.address()
+            _remembered(address.family, address.arguments).take(objects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +214,14 @@ class LocatedStore(Store):
 
     def __init__(self, location: Location, path: str, files: FileSystem, config: BrokerConfig | None = None) -> None:
         self.location = location
+        self._located_files = files
         super().__init__(path, config=config, read_only=True, file_system=files)
+
+    def list_ahead(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions are needed next: on an object store, list their folders by few requests."""
+        if isinstance(self._located_files, RemoteFileSystem):
+            folders = [f"{self.path}/{PartitionFolder(*partition).name}" for partition in partitions]
+            self._located_files.list_ahead(self.path, folders)
 
 
 def open_store(
@@ -241,7 +279,8 @@ def _connected(family: str, arguments: tuple[tuple[str, Any], ...]) -> pafs.File
         raise StorageError(f"{family}: cannot connect: {error}") from error
 
 
-def _connect(family: str, prefix: str, arguments: tuple[tuple[str, Any], ...]) -> FileSystem:
-    if family == "file":
-        return LocalFileSystem()
-    return RemoteFileSystem(_connected(family, arguments), prefix)
+@lru_cache(maxsize=8)
+def _remembered(family: str, arguments: tuple[tuple[str, Any], ...]) -> RememberedObjects:
+    """Of the connection that `_connected` returns."""
+    del family, arguments
+    return RememberedObjects()

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from duralog.errors import InvalidConfig, OffsetOutOfRange, UnknownTopic
 from duralog.format.internal.internal_topics import INTERNAL_TOPICS
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.locations import location_of
+from duralog.scanning.locations import LocatedStore, location_of
 from duralog.scanning.remote_work import read_largest_timestamps, side_by_side
 from duralog.scanning.slices import DataLoss
 from duralog.storage.log.isolation import Isolation
@@ -111,6 +111,8 @@ def resolve(
     _check_named(start, wanted, "start")
     _check_named(end, wanted, "end")
     is_remote = location_of(store).is_remote
+    if isinstance(store, LocatedStore):
+        store.list_ahead(wanted)
 
     def find_range(partition: TopicPartition) -> tuple[OffsetRange, list[DataLoss]]:
         log = store.partition(*partition)

@@ -26,7 +26,7 @@ from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.format.filenames import FileKind, SegmentFile
 from duralog.format.index_entries import AbortedTransaction
 from duralog.scanning.hidden_transactions import HiddenTransactions
-from duralog.scanning.remote_files import ReadAhead, RemoteFile
+from duralog.scanning.remote_file import ReadAhead, RemoteFile
 from duralog.scanning.slices import CorruptBytes, Slice
 from duralog.storage.disk.file_system import File, FileSystem
 from duralog.storage.log.isolation import Isolation

@@ -17,7 +17,7 @@ from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import PARTITION_METADATA
 from duralog.format.properties import decode_partition_metadata
 from duralog.scanning.part_reading import FilePart, NotAsExpected
-from duralog.scanning.remote_files import RemoteFile
+from duralog.scanning.remote_file import RemoteFile
 from duralog.scanning.slices import Slice
 from duralog.storage.disk.file_system import FileSystem
 

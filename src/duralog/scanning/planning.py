@@ -20,7 +20,7 @@ from typing import Any
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.locations import Location, location_of
+from duralog.scanning.locations import LocatedStore, Location, location_of
 from duralog.scanning.offset_ranges import (
     OffsetRange,
     OnDataLoss,
@@ -105,6 +105,8 @@ def plan(
     if max_slice_bytes <= 0:
         raise ValueError("max_slice_bytes must be positive")
     location = location_of(store)
+    if isinstance(store, LocatedStore):
+        store.list_ahead(ranges)
 
     def plan_partition(item: tuple[TopicPartition, OffsetRange]) -> _PartitionPlan:
         usable = times.within(store.topic_config(item[0].topic))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from duralog.columnar.pieces import ByteSource
 from duralog.scanning.locations import Location
-from duralog.scanning.remote_files import ReadAhead, RemoteFile
+from duralog.scanning.remote_file import ReadAhead, RemoteFile
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.disk.file_source import os_errors
 from duralog.storage.disk.found_files import FoundFile, in_order

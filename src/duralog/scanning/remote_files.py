@@ -2,7 +2,11 @@
 
 A request to such a store costs milliseconds and money, large or small. So sizes and times of files come from the last
 listing of their folder, small reads of a file fetch a window around them, and a file that is read from end to end is
-read through `ReadAhead`, which fetches large blocks before they are needed.
+read through `ReadAhead`, which fetches large blocks before they are needed (`remote_file`).
+
+A store that is opened on an object store saves more (`RememberedObjects`). All folders are listed by one request for a
+thousand objects, if that takes fewer requests. A file is opened when the first bytes of it are fetched; bytes of
+unchanged objects are not fetched again. A file whose size is not that of the listing was replaced: `StorageError`.
 
 What must always be true:
 - Nothing is ever written: every operation that would change something raises `StorageError`.
@@ -10,8 +14,8 @@ What must always be true:
 - A broken response is never taken for a smaller file or an empty folder (see below).
 - Memory is bounded: one window for each open file, and a few blocks for each `ReadAhead`.
 
-A file of a listing may be gone or replaced by now. Opening it shows that, and the caller loads the log again
-(`storage.recovery`).
+A file of a listing may be gone or replaced by now. Opening it, or the first read, shows that, and the caller loads
+the log again (`storage.recovery`). For that, `list` returns a listing that was fetched ahead once, then it asks again.
 
 If a connection ends inside the headers of a response, pyarrow's S3 client reports success, with the headers so far. The
 client retries every other broken response. What is left for this module:
@@ -32,45 +36,45 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from duralog.errors import StorageError
 from duralog.format.varint import Bytes
+from duralog.scanning.remembered_objects import ObjectIdentity, RememberedObjects, Tree
+from duralog.scanning.remote_file import ListedFile, RemoteFile, refused, remote_refusals
+from duralog.scanning.remote_work import side_by_side
 from duralog.storage.disk.file_system import Entry, Lock, MappedFile, check_small
-from duralog.storage.disk.local_files import refusals
-
-WINDOW_BYTES = 64 << 10
-"""What a small read fetches at least: a walk over batch headers asks for 4 KiB at a time."""
-
-BLOCK_BYTES = 8 << 20
-BLOCKS_AHEAD = 3
 
 LISTED_AT_ONCE = 1000
 """The most entries in one response of an object store; a folder with more takes several requests."""
 
-_END_MARKS = (0xA5, 0x5A, 0xC3, 0x3C)
-"""What the last byte of a buffer is before it is read into, by attempt.
-
-They differ: data that ends with one of them by chance does not end with the next one."""
-
 _ATTEMPTS = 3
 """For a listing or a size that cannot be right."""
 
+_FILES_IN_A_FOLDER = 16
+"""Of a directory that was not listed as a whole yet: a few segments and the files of the partition."""
+_OTHER_LISTINGS = 2
+"""The directory itself and the folder of the metadata."""
+
 
 class RemoteFileSystem:
-    """`below`, whose paths are `bucket/key` or the like; `prefix` makes URLs of them, for errors."""
+    """`below`, whose paths are `bucket/key` or the like; `prefix` makes URLs of them, for errors.
 
-    def __init__(self, below: pafs.FileSystem, prefix: str) -> None:
+    With `remembered`, `below` must be an object store: nothing is appended to a file of it.
+    """
+
+    def __init__(self, below: pafs.FileSystem, prefix: str, remembered: RememberedObjects | None = None) -> None:
         self._below = below
         self._prefix = prefix
+        self._remembered = remembered
         self._listings: dict[str, dict[str, Entry]] = {}
+        self._ahead: set[str] = set()
+        """The folders of listings that `list` has not returned yet."""
 
     def url(self, path: str) -> str:
         return f"{self._prefix}{path}"
@@ -78,24 +82,52 @@ class RemoteFileSystem:
     def open(self, path: str, *, writable: bool = False, create: bool = False) -> RemoteFile:
         if writable or create:
             raise self._refused("open for writing", path)
+        listed = self._listed(path)
+        if self._remembered is not None and listed is not None and not listed.is_folder:
+            identity = ObjectIdentity(path, listed.size, listed.modified_ms)
+            open_file = partial(self._open_as_listed, path, listed)
+            return ListedFile(self.url(path), identity, open_file, self._remembered)
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self.list(posixpath.dirname(path))
-            with _refusals("open", self.url(path)):
-                file = self._below.open_input_file(path)
-                size = file.size()
+            file, size = self._open_below(path)
             listed = self._listed(path)
             # It may have grown since it was listed.
             if size >= listed.size if listed is not None else size > 0:
                 return RemoteFile(self.url(path), file, size)
             file.close()
+        raise self._other_size(path, size, listed)
+
+    def _open_as_listed(self, path: str, listed: Entry) -> Any:
+        """Called when the first bytes of a file are fetched, which may be long after its folder was listed."""
+        for _ in range(_ATTEMPTS):
+            file, size = self._open_below(path)
+            if size == listed.size:
+                return file
+            file.close()
+        raise self._other_size(path, size, listed)
+
+    def _open_below(self, path: str) -> tuple[Any, int]:
+        with remote_refusals("open", self.url(path)):
+            file = self._below.open_input_file(path)
+            return file, file.size()
+
+    def _other_size(self, path: str, size: int, listed: Entry | None) -> StorageError:
         expected = "does not have it" if listed is None else f"has it with {listed.size} bytes"
-        raise StorageError(
+        return StorageError(
             f"{self.url(path)}: cannot open: the object store says that it has {size} bytes, but the listing of its"
-            f" folder {expected}"
+            f" folder {expected}: if it was replaced since, open the directory again"
         )
 
     def read_all(self, path: str) -> bytes:
+        if self._remembered is not None and self._listed(path) is not None:
+            with suppress(StorageError):
+                return self._read_all(path)
+            # It may have been replaced since it was listed.
+            self.list(posixpath.dirname(path))
+        return self._read_all(path)
+
+    def _read_all(self, path: str) -> bytes:
         file = self.open(path)
         try:
             check_small(file.name, file.size)
@@ -103,41 +135,92 @@ class RemoteFileSystem:
         finally:
             file.close()
 
-    def list(self, folder: str) -> list[Entry]:
-        found = self._list(folder)
-        if len(found) >= LISTED_AT_ONCE:
-            found = self._list_until_steady(folder, found)
-        self._listings[posixpath.normpath(folder)] = found
-        return [*found.values()]
+    # Listings
 
-    def _list_until_steady(self, folder: str, found: dict[str, Entry]) -> dict[str, Entry]:
+    def list(self, folder: str) -> list[Entry]:
+        path = posixpath.normpath(folder)
+        if path in self._ahead:
+            self._ahead.discard(path)
+        else:
+            self._listings[path] = self._list_whole(folder)
+        return [*self._listings[path].values()]
+
+    def list_names(self, folder: str) -> set[str]:
+        if self._remembered is None:
+            return {entry.name for entry in self.list(folder)}
+        # One response of an object store is of one moment: unlike that of a disk, it need not be compared with another.
+        path = posixpath.normpath(folder)
+        if path not in self._listings:
+            self._listings[path] = self._list_whole(folder)
+            self._ahead.add(path)
+        return set(self._listings[path])
+
+    def list_ahead(self, directory: str, folders: Sequence[str]) -> None:
+        """Fetch the listings of these folders, which are in the directory, by as few requests as possible."""
+        if self._remembered is None:
+            return
+        trees, directory = self._remembered.trees, posixpath.normpath(directory)
+        tree = trees.get(directory)
+        if tree is None:
+            tree = Tree(len(self._listings.get(directory, ())) * _FILES_IN_A_FOLDER, 0)
+        trees[directory] = tree = tree._replace(folders=len(folders))
+        wanted = [path for folder in folders if (path := posixpath.normpath(folder)) not in self._listings]
+        if len(wanted) > 1 and _is_tree_cheaper(tree):
+            self._list_tree(directory)
+            return
+        for path, found in zip(wanted, side_by_side(self._list_whole, wanted, is_remote=True), strict=True):
+            self._listings[path] = found
+            self._ahead.add(path)
+
+    def list_as_before(self, directory: str) -> None:
+        """List the directory and its folders at once, if the stores that were opened before needed many of them."""
+        tree = None if self._remembered is None else self._remembered.trees.get(posixpath.normpath(directory))
+        if tree is not None and _is_tree_cheaper(tree):
+            self._list_tree(posixpath.normpath(directory))
+
+    def _list_tree(self, directory: str) -> None:
+        assert self._remembered is not None
+        before = self._remembered.trees.get(directory, Tree(0, 0))
+        found = self._list_whole(directory, is_tree=True, names_before=before.names)
+        listings: dict[str, dict[str, Entry]] = {directory: {}}
+        for path, entry in found.items():
+            folder, name = posixpath.split(path)
+            listings.setdefault(folder, {})[name] = entry
+            if entry.is_folder:
+                listings.setdefault(path, {})
+        self._listings, self._ahead = listings, set(listings)
+        self._remembered.trees[directory] = before._replace(keys=len(found), names=hash(frozenset(found)))
+
+    def _list_whole(self, folder: str, *, is_tree: bool = False, names_before: int = 0) -> dict[str, Entry]:
+        """By name; of a tree, by path."""
+        found = self._list_some(folder, is_tree=is_tree)
+        # An object with the name of the folder itself is in the response, but not in what pyarrow returns.
+        if len(found) + 1 < LISTED_AT_ONCE or names_before == hash(frozenset(found)):
+            return found
         for _ in range(_ATTEMPTS):
-            before, found = found, self._list(folder)
+            before, found = found, self._list_some(folder, is_tree=is_tree)
             if found.keys() == before.keys():
                 return found
         raise StorageError(f"{self.url(folder)}: cannot list: {_ATTEMPTS + 1} listings in a row differ")
 
-    def _list(self, folder: str) -> dict[str, Entry]:
-        with _refusals("list", self.url(folder)):
+    def _list_some(self, folder: str, *, is_tree: bool) -> dict[str, Entry]:
+        with remote_refusals("list", self.url(folder)):
             for _ in range(_ATTEMPTS - 1):
                 with suppress(FileNotFoundError):
-                    return self._list_once(folder)
-            return self._list_once(folder)
+                    return self._list_once(folder, is_tree=is_tree)
+            return self._list_once(folder, is_tree=is_tree)
 
-    def _list_once(self, folder: str) -> dict[str, Entry]:
-        found = self._below.get_file_info(pafs.FileSelector(folder))
+    def _list_once(self, folder: str, *, is_tree: bool) -> dict[str, Entry]:
+        found = self._below.get_file_info(pafs.FileSelector(folder, recursive=is_tree))
         # Of a bucket without objects, pyarrow returns an empty list and no error.
         if not found and "/" not in folder:
             raise FileNotFoundError(errno.ENOENT, "the bucket is empty")
-        return {info.base_name: _entry(info) for info in found}
-
-    def list_names(self, folder: str) -> set[str]:
-        return {entry.name for entry in self.list(folder)}
+        return {info.path if is_tree else info.base_name: _entry(info) for info in found}
 
     def entry(self, path: str) -> Entry | None:
         folder, name = posixpath.split(posixpath.normpath(path))
         if folder not in self._listings:
-            with _refusals("stat", self.url(path)):
+            with remote_refusals("stat", self.url(path)):
                 info = self._below.get_file_info(path)
             if info.type == pafs.FileType.NotFound:
                 return None
@@ -187,152 +270,13 @@ class RemoteFileSystem:
         raise self._refused("lock", path)
 
     def _refused(self, operation: str, path: str) -> StorageError:
-        return _refused(operation, self.url(path))
+        return refused(operation, self.url(path))
 
 
-class RemoteFile:
-    """An open file. Any thread may read."""
-
-    def __init__(self, name: str, file: Any, size: int) -> None:
-        self.name = name
-        self.size = size
-        self._file = file
-        self._window = 0, memoryview(b"")
-
-    def read(self, position: int, size: int) -> bytes:
-        start, window = self._window
-        if not start <= position <= position + size <= start + len(window):
-            if size >= WINDOW_BYTES:
-                return bytes(self.fetch(position, size))
-            start, window = position, self.fetch(position, max(size, min(WINDOW_BYTES, self.size - position)))
-            self._window = start, window
-        return bytes(window[position - start : position - start + size])
-
-    def read_into(self, position: int, target: memoryview) -> None:
-        target[:] = self.read(position, len(target))
-
-    def bring(self, position: int, end_position: int) -> None:
-        """Fetch these bytes for the reads within them, until there is a read elsewhere."""
-        self._window = position, self.fetch(position, end_position - position)
-
-    def is_at_hand(self, position: int, end_position: int) -> bool:
-        start, window = self._window
-        return start <= position <= end_position <= start + len(window)
-
-    def fetch(self, position: int, size: int) -> memoryview:
-        """Exactly `size` bytes, by one request, or by a few if responses are broken."""
-        data = np.empty(size, np.uint8)
-        if not size:
-            return data.data
-        for mark in _END_MARKS:
-            data[-1] = mark
-            with _refusals("read", self.name):
-                # Not `read_at`, which allocates the buffer: it would hide what a response did not fill.
-                count = self._file.get_stream(position, size).readinto(data)
-            if count == size and data[-1] != mark:
-                return data.data
-        raise StorageError(
-            f"{self.name}: cannot read: {size} bytes from position {position} on were asked for, and fewer came"
-            f" {len(_END_MARKS)} times: the file became shorter meanwhile, or connections end early"
-        )
-
-    def forget(self, position: int, size: int) -> None:
-        """No effect: it is about speed."""
-
-    def append(self, *buffers: Bytes) -> int:
-        raise _refused("append to", self.name)
-
-    def truncate(self, size: int) -> None:
-        raise _refused("truncate", self.name)
-
-    def allocate(self, size: int) -> None:
-        raise _refused("allocate room in", self.name)
-
-    def begin_sync(self, position: int) -> None:
-        """No effect: it is about speed."""
-
-    def sync(self) -> None:
-        raise _refused("sync", self.name)
-
-    def fileno(self) -> int:
-        raise _refused("send from", self.name)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class ReadAhead:
-    """Part of a remote file for a reader that goes forward: the next blocks are fetched while it works on this one.
-
-    Blocks below the last position that was read are evicted. Bytes that are read twice in a row are still there the
-    second time: a reader of whole batches does that at the end of each piece.
-    """
-
-    def __init__(
-        self, file: RemoteFile, start: int, end: int, *, block_bytes: int = BLOCK_BYTES, ahead: int = BLOCKS_AHEAD
-    ) -> None:
-        self.name = file.name
-        self.size = min(end, file.size)
-        self._file = file
-        self._start = start
-        self._block_bytes = block_bytes
-        self._ahead = ahead
-        self._blocks: dict[int, Future[memoryview]] = {}
-        self._pool = ThreadPoolExecutor(1 + ahead, thread_name_prefix="duralog-read-ahead")
-
-    def read(self, position: int, size: int) -> Bytes:
-        first = (position - self._start) // self._block_bytes
-        last = max(first, (position + size - 1 - self._start) // self._block_bytes)
-        for number in [number for number in self._blocks if number < first]:
-            self._blocks.pop(number).cancel()
-        for number in range(first, last + 1 + self._ahead):
-            begin = self._start + number * self._block_bytes
-            if number not in self._blocks and begin < self.size:
-                length = min(self._block_bytes, self.size - begin)
-                self._blocks[number] = self._pool.submit(self._file.fetch, begin, length)
-        blocks = [self._blocks[number].result() for number in range(first, last + 1) if number in self._blocks]
-        return self._part_of(blocks, position - self._start - first * self._block_bytes, size)
-
-    def peek(self, position: int, size: int) -> Bytes:
-        """As `read`, for bytes that may be needed again. Nothing is fetched ahead, and nothing evicted."""
-        first = (position - self._start) // self._block_bytes
-        last = max(first, (position + size - 1 - self._start) // self._block_bytes)
-        known = [self._blocks.get(number) for number in range(first, last + 1)]
-        if position < self._start or None in known:
-            return self._file.fetch(position, size)
-        blocks = [block.result() for block in known if block is not None]
-        return self._part_of(blocks, position - self._start - first * self._block_bytes, size)
-
-    @staticmethod
-    def _part_of(blocks: list[memoryview], at: int, size: int) -> memoryview:
-        data = blocks[0] if len(blocks) == 1 else memoryview(b"".join(blocks))
-        return data[at : at + size]
-
-    def close(self) -> None:
-        """Fetch nothing more, and wait for the requests in flight."""
-        self._blocks.clear()
-        self._pool.shutdown(cancel_futures=True)
-
-    def __enter__(self) -> ReadAhead:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-@contextmanager
-def _refusals(operation: str, url: str) -> Iterator[None]:
-    try:
-        with refusals(operation, url):
-            yield
-    except pa.ArrowException as error:
-        raise StorageError(f"{url}: cannot {operation}: {error}") from error
+def _is_tree_cheaper(tree: Tree) -> bool:
+    return tree.keys // LISTED_AT_ONCE < tree.folders + _OTHER_LISTINGS
 
 
 def _entry(info: pafs.FileInfo) -> Entry:
     modified_ms = 0 if info.mtime_ns is None else info.mtime_ns // 1_000_000
     return Entry(info.base_name, info.size or 0, modified_ms, info.type == pafs.FileType.Directory)
-
-
-def _refused(operation: str, url: str) -> StorageError:
-    return StorageError(f"{url}: cannot {operation}: remote files are only read")

@@ -86,10 +86,11 @@ class UnreliableProxy:
         self.address = ""
         self.reset()
 
-    def reset(self, spoil: Spoil = _keep_whole) -> None:
-        """Forget what came, and spoil these answers from now on."""
+    def reset(self, spoil: Spoil = _keep_whole, *, page: int = 1000) -> None:
+        """Forget what came, and spoil these answers from now on. A page of a listing has this many entries."""
         with self._lock:
             self._spoil = spoil
+            self._page = page
             self.answers: list[Answer] = []
             self.spoiled: list[Answer] = []
 
@@ -97,7 +98,7 @@ class UnreliableProxy:
         """What goes back, and whether the connection lives on."""
         connection = http.client.HTTPConnection(*self._upstream, timeout=30)
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path.replace("max-keys=1000", f"max-keys={self._page}"), body, headers)
             response = connection.getresponse()
             content = response.read()
             lines = [f"HTTP/1.1 {response.status} {response.reason}"]

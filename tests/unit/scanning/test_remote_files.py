@@ -16,7 +16,8 @@ from duralog.errors import StorageError
 from duralog.scanning.locations import LocatedStore, Location
 from duralog.scanning.offset_ranges import resolve, select_partitions
 from duralog.scanning.planning import plan
-from duralog.scanning.remote_files import LISTED_AT_ONCE, WINDOW_BYTES, ReadAhead, RemoteFile, RemoteFileSystem
+from duralog.scanning.remote_file import WINDOW_BYTES, ReadAhead, RemoteFile
+from duralog.scanning.remote_files import LISTED_AT_ONCE, RemoteFileSystem
 from duralog.scanning.time_range import TimeRange
 from tests.support.spark.planned_log import NOW_MS, fill, open_for_writing
 

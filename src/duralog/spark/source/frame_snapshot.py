@@ -9,10 +9,12 @@ error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.locations import location_of
 from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, report_loss, total_loss
+from duralog.scanning.remembered_objects import ExportedObjects
 from duralog.scanning.slices import CREATED_AGAIN, PARTITION_GONE
 from duralog.storage.store import Store
 
@@ -22,11 +24,14 @@ class FrameSnapshot:
     ranges: Mapping[TopicPartition, OffsetRange]
     topic_ids: Mapping[str, str]
     """Of the topics that have one. A topic that was deleted and created again has other records at these offsets."""
+    objects: ExportedObjects | None = field(default=None, repr=False)
+    """On an object store: what was read to find the offsets. Spark plans in another process, which opens it again."""
 
     @classmethod
     def of(cls, store: Store, ranges: Mapping[TopicPartition, OffsetRange]) -> FrameSnapshot:
         ids = {topic: store.topic_id(topic) for topic in {partition.topic for partition in ranges}}
-        return cls(ranges, {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None})
+        known_ids = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+        return cls(ranges, known_ids, location_of(store).remembered_objects())
 
     def ranges_left(self, store: Store, on_data_loss: OnDataLoss | None) -> dict[TopicPartition, OffsetRange]:
         """The ranges of the partitions that are still there. What planning finds missing in a range is not left out."""

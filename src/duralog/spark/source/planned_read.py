@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from duralog.errors import UnknownTopic
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.locations import open_store
+from duralog.scanning.locations import Location, open_store
 from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
 from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slices import DataLoss
@@ -48,6 +48,8 @@ def plan_read(
     options: ReadOptions, snapshot: FrameSnapshot | None = None, filters: PushedFilters | None = None
 ) -> Plan:
     """The slices of a batch read: of a snapshot, or of what the options mean now."""
+    if snapshot is not None:
+        Location.of(options.path, options.storage_options).remember(snapshot.objects)
     with _collector_paused(), open_store(options.path, options.storage_options) as store:
         on_data_loss = data_loss_handler(options)
         if snapshot is None:

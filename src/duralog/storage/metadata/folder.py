@@ -166,7 +166,7 @@ class MetadataFolder:
         ).reason
 
     def _snapshot(self) -> MetadataSnapshot | None:
-        newest = newest_snapshot(entry.name for entry in self._files.list(self._folder))
+        newest = newest_snapshot(self._files.list_names(self._folder))
         if newest is None:
             return None
         data = self._files.read_all(f"{self._folder}/{newest.name}")
