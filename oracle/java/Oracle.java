@@ -84,6 +84,8 @@ public final class Oracle {
                 return OffsetMapTable.fill(command);
             case "assign":
                 return GroupAssignors.assign(command);
+            case "authorize":
+                return AccessControl.decide(command);
             case "tool":
                 return CommandLineTools.run(command);
             case "topics":

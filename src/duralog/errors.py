@@ -62,6 +62,10 @@ class UnknownTopic(DuralogError):
     """There is no such topic or partition."""
 
 
+class InvalidAcl(DuralogError):
+    """An access control entry, or a filter of entries, that Kafka does not accept."""
+
+
 class InvalidTopic(DuralogError):
     """A topic's name or number of partitions is not allowed."""
 

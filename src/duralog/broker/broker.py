@@ -29,6 +29,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from duralog.broker.audit.log import AuditLog
+from duralog.broker.audit.recorder import AuditRecorder
+from duralog.broker.authorization.authorizer import Authorizer, parse_super_users
+from duralog.broker.authorization.gate import Gate
+from duralog.broker.authorization.rule_kinds import Guard
 from duralog.broker.ephemeral_folder import ephemeral_folder
 from duralog.broker.fetch.purgatory import Fetches
 from duralog.broker.groups.coordinator import GroupCoordinator
@@ -172,10 +177,40 @@ class Broker:
         )
         self.appends = ProducerAppends(self.runtime, self.partitions, self.transactions.check_produce)
         self.apis = load_apis()
-        self.dispatcher.serve(self.apis, self)
+        self.audit = self._open_audit_log(opened)
+        self.authorizer = self._make_authorizer()
+        guard = None if self.authorizer is None else Guard(self.authorizer, self.topics, self.runtime)
+        self.dispatcher.serve(self.apis, self, Gate(guard, self.audit))
         # The workers close first, then the connections: the coordinators close when no client is left.
         for part in (self.groups, self.server, self._workers):
             opened.callback(part.close)
+
+    def _make_authorizer(self) -> Authorizer | None:
+        """None if every client may do everything."""
+        if not self.config.authorizer_class_name:
+            return None
+        return Authorizer(
+            lambda: self.store.acls,
+            parse_super_users(self.config.super_users),
+            allow_if_no_acl=self.config.allow_everyone_if_no_acl_found,
+            on_refusal=None if self.audit is None else self.audit.refused,
+        )
+
+    def _open_audit_log(self, opened: ExitStack) -> AuditRecorder | None:
+        config = self.config
+        if not config.duralog_audit_log_file:
+            return None
+        log = AuditLog(
+            config.duralog_audit_log_file,
+            clock_ms=self.clock,
+            max_bytes=config.duralog_audit_log_max_bytes,
+            max_files=config.duralog_audit_log_max_files,
+        )
+        opened.callback(log.close)
+        listeners = {id(node): name for name, node in zip(self.addresses, self._nodes, strict=True)}
+        return AuditRecorder(
+            log, lambda request: self.apis[request.api_key].name, lambda request: listeners.get(id(request.node))
+        )
 
     def _warn_of_stored_configs(self) -> None:
         """Log the configs in the cluster metadata that have no effect, and how to reset them."""

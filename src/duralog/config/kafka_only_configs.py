@@ -16,7 +16,6 @@ add.partitions.to.txn.retry.backoff.ms int=20
 alter.config.policy.class.name class
 alter.log.dirs.replication.quota.window.num int=11
 alter.log.dirs.replication.quota.window.size.seconds int=1
-authorizer.class.name string=
 auto.leader.rebalance.enable boolean=true
 broker.heartbeat.interval.ms int=2000
 broker.id int=-1

@@ -25,6 +25,11 @@ from duralog.config.definitions import (
 from duralog.config.log_settings import LogSettings
 from duralog.config.topic import DAY_MS, HOUR_MS, MINUTE_MS
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_AUTHORIZERS = Allowed(f"empty or {STANDARD_AUTHORIZER}", lambda text: text in ("", STANDARD_AUTHORIZER))
+_PRINCIPALS = Allowed(
+    "of the form User:NAME;User:NAME", lambda text: all(":" in each for each in text.split(";") if each.strip())
+)
 _NUMBERS_OF_ADDRESSES = Allowed("of the form ADDRESS:NUMBER,ADDRESS:NUMBER", is_connection_overrides)
 
 
@@ -179,3 +184,23 @@ class ServerSettings(LogSettings):
     transaction_state_log_segment_bytes: int = config(INT, 100 << 20, at_least(1), doc="Its `segment.bytes`.")
     transaction_state_log_replication_factor: int = config(SHORT, 3, at_least(1), doc="Its replicas. One node has one.")
     transaction_state_log_min_isr: int = config(INT, 2, at_least(1), doc="Its `min.insync.replicas`.")
+
+    authorizer_class_name: str = config(
+        STRING,
+        "",
+        _AUTHORIZERS,
+        doc=f"`{STANDARD_AUTHORIZER}` checks every request by the ACLs. Empty: everyone may do everything.",
+    )
+    super_users: str = config(
+        STRING, "", _PRINCIPALS, doc="Who may do everything, whatever the ACLs say: `User:alice;User:bob`."
+    )
+    allow_everyone_if_no_acl_found: bool = config(
+        BOOLEAN, False, doc="Whether everyone may use a resource that no ACL names. Else only `super.users`."
+    )
+    duralog_audit_log_file: str = config(
+        STRING, "", doc="A file for the audit log: changes and refusals, one JSON line each. Empty: none is written."
+    )
+    duralog_audit_log_max_bytes: int = config(
+        LONG, 100 << 20, at_least(1), doc="The audit log is rotated when it would grow beyond this."
+    )
+    duralog_audit_log_max_files: int = config(INT, 10, at_least(0), doc="Rotated audit logs that are kept.")

@@ -44,6 +44,7 @@ from duralog.storage.log.retention import (
     RetentionPolicy,
     RetentionReport,
 )
+from duralog.storage.metadata.acls import Acl, AclFilter
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opening import OpenedDirectory, Opening
@@ -323,6 +324,19 @@ class Store:
         They are not checked: invalid ones have no effect, and are listed in `BrokerConfig.ignored`.
         """
         self._changes.alter_configs_of(resource_type, name, changes)
+
+    @property
+    def acls(self) -> Sequence[Acl]:
+        """The access control entries: another object after each change of them."""
+        return self._topics.acls
+
+    def create_acls(self, acls: Sequence[Acl]) -> None:
+        """Add access control entries, all or none. Those that exist already change nothing."""
+        self._changes.create_acls(acls)
+
+    def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Remove the access control entries that any of the filters selects. Returns those of each filter."""
+        return self._changes.delete_acls(filters)
 
     # Retention
 

@@ -7,7 +7,7 @@ folders, the next start does it (`duralog.storage.opening`), or the next use of 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, TopicExists, UnknownTopic
@@ -16,6 +16,7 @@ from duralog.storage.compaction.cleaner import Cleaner
 from duralog.storage.disk.parallel import for_each_partition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
+from duralog.storage.metadata.acls import Acl, AclFilter
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
@@ -111,6 +112,16 @@ class TopicChanges:
                 own = self._topics.configs_of(BROKER_RESOURCE, str(self._opened.meta.node_id))
                 self._given_config = self._given_config.released(changes)
                 self._follow(self._given_config.with_dynamic({**for_all, **own}))
+
+    def create_acls(self, acls: Sequence[Acl]) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._topics.create_acls(acls)
+
+    def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        with self._logs.changing:
+            self._logs.check_writable()
+            return self._topics.delete_acls(filters)
 
     def take_producer_ids(self) -> range:
         with self._logs.changing:

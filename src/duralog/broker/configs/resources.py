@@ -36,10 +36,15 @@ CLIENT_METRICS_RESOURCE = 16
 """Resource types by Kafka's numbers, next to those of the cluster metadata: these are not stored."""
 _HIDDEN = frozenset(
     {
+        "allow.everyone.if.no.acl.found",
+        "duralog.audit.log.file",
+        "duralog.audit.log.max.bytes",
+        "duralog.audit.log.max.files",
         "group.consumer.regex.refresh.interval.ms",
         "internal.segment.bytes",
         "log.initial.task.delay.ms",
         "producer.id.expiration.check.interval.ms",
+        "super.users",
     }
 )
 """Configs that exist and that Kafka does not list."""

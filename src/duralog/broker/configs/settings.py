@@ -17,7 +17,6 @@ from duralog.format.java_properties import decode_properties
 _logger = logging.getLogger(__name__)
 
 _REFUSED = {
-    "authorizer.class.name": "there is no authorization: every client that connects may do everything",
     "create.topic.policy.class.name": "policies are Java classes",
     "alter.config.policy.class.name": "policies are Java classes",
     "config.providers": "providers are Java classes",

@@ -10,7 +10,7 @@ leader epoch, diverging epoch, offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from duralog.broker.fetch.wanted import FetchedPartition, Wanted
@@ -37,6 +37,8 @@ class FetchLimits(NamedTuple):
     isolation: Isolation
     is_replica: bool
     """Whether it claims to be a follower. There are none."""
+    may_read: Callable[[str], bool] | None = None
+    """Whether the sender may read a topic. None: it may read all."""
 
 
 class Reading(NamedTuple):
@@ -96,7 +98,11 @@ def read(
     total = 0
     is_committed = limits.isolation is Isolation.READ_COMMITTED
     partitions.refresh_if_changed()
+    may_read = limits.may_read
     for one in wanted:
+        if may_read is not None and _is_refused(one, partitions, may_read):
+            missing.append(FetchedPartition(one, error_codes.TOPIC_AUTHORIZATION_FAILED, aborted=()))
+            continue
         partition = one.partition
         if partition is None or partition.is_gone:
             partition = one.find(partitions)
@@ -215,6 +221,16 @@ def _read_one(
 def _empty(one: Wanted, view: LogView, is_committed: bool) -> FetchedPartition:
     aborted = () if is_committed else None
     return FetchedPartition(one, error_codes.NONE, view.end_offset, view.last_stable_offset, view.start_offset, aborted)
+
+
+def _is_refused(one: Wanted, partitions: Partitions, may_read: Callable[[str], bool]) -> bool:
+    if one.topic is None:
+        one.find(partitions)
+    if one.topic is None or may_read(one.topic):
+        return False
+    # A fetch that waits does not wait for this one.
+    one.partition = None
+    return True
 
 
 def _missing(one: Wanted) -> FetchedPartition:

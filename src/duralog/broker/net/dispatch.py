@@ -35,6 +35,13 @@ _PLAIN_HEADER = struct.Struct(">ii")
 _TAGGED_HEADER = struct.Struct(">iib")
 
 
+Gate = Callable[[Api, Callable[[Request], Answer]], Callable[[Request], Answer]]
+
+
+def _open_gate(_: Api, handle: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    return handle
+
+
 class Peer(Protocol):
     """The sender of a request."""
 
@@ -69,10 +76,13 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], _Route] = {}
         self.stats: dict[int, ApiStats] = {}
 
-    def serve(self, apis: Mapping[int, Api], parts: object) -> None:
-        """From now on, these APIs are served. Their handlers get what they use from the attributes of `parts`."""
+    def serve(self, apis: Mapping[int, Api], parts: object, gate: Gate = _open_gate) -> None:
+        """From now on, these APIs are served. Their handlers get what they use from the attributes of `parts`.
+
+        `gate` gets each handler once, and returns what is called in its place.
+        """
         self._apis = apis
-        self._handlers = {key: api.bound_to(parts) for key, api in apis.items()}
+        self._handlers = {key: gate(api, api.bound_to(parts)) for key, api in apis.items()}
         self.stats = {key: ApiStats(api.name) for key, api in apis.items()}
         self._routes.clear()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from duralog.broker.produce.appends import ProducerAppends
 from duralog.broker.produce.long_appends import append_unpacked, takes_long
@@ -40,6 +41,7 @@ _UNVERIFIED = {
     error_codes.NOT_ENOUGH_REPLICAS: "Unable to verify the partition has been added to the transaction",
 }
 _NO_RECORDS = memoryview(b"")
+_NONE_REFUSED: Mapping[bytes, int] = MappingProxyType({})
 
 
 class SentRecords:
@@ -58,9 +60,17 @@ class SentRecords:
 class CheckedProduce:
     """One request: the responses of its partitions so far, and the number of appends in progress."""
 
-    __slots__ = ("_appends", "_asked", "_later", "_request", "_responses", "_running")
+    __slots__ = ("_appends", "_asked", "_later", "_refused", "_request", "_responses", "_running")
 
-    def __init__(self, appends: ProducerAppends, request: Request, asked: ProduceRequest) -> None:
+    def __init__(
+        self,
+        appends: ProducerAppends,
+        request: Request,
+        asked: ProduceRequest,
+        refused: Mapping[bytes, int] = _NONE_REFUSED,
+    ) -> None:
+        """`refused` are topics that the sender may not write to, with the error of each."""
+        self._refused = refused
         self._appends = appends
         self._request = request
         self._asked = asked
@@ -136,6 +146,9 @@ class CheckedProduce:
             responses = self._responses[topic]
             name = self._appends.topic_name(topic, is_id=version >= FIRST_WITH_TOPIC_IDS)
             for number, records in numbers.items():
+                if topic in self._refused:
+                    responses[number] = PartitionResponse(self._refused[topic])
+                    continue
                 if name is None:
                     responses[number] = PartitionResponse(error_codes.UNKNOWN_TOPIC_ID)
                     continue

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from duralog.broker.produce.request import ProduceRequest
 from duralog.broker.produce.response import NO_OFFSET, PartitionResponse
 from duralog.broker.wire import error_codes
 from duralog.errors import CorruptRecord, Fault, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
@@ -98,6 +99,19 @@ def first_batch(records: memoryview) -> SentBatch | None:
     is_transactional = bool(attributes & TRANSACTIONAL_BIT)
     codec_id = attributes & CODEC_MASK
     return SentBatch(size_bytes, magic, codec_id, base_offset, is_transactional, producer_id, producer_epoch)
+
+
+def has_transactional_records(asked: ProduceRequest) -> bool:
+    """Whether any first batch is transactional. Bytes that are no batch are not."""
+    for numbers in asked.topics.values():
+        for records in numbers.values():
+            try:
+                batch = None if records is None else first_batch(records)
+            except CorruptRecord:
+                continue
+            if batch is not None and batch.is_transactional:
+                return True
+    return False
 
 
 def batch_refusal(records: memoryview, batch: SentBatch, version: int) -> PartitionResponse | None:

@@ -93,7 +93,7 @@ class DelayedAnswer:
     dropped. All of it happens on the loop's thread.
     """
 
-    __slots__ = ("_answer", "_deliver", "_refuse", "is_gone", "on_disconnect", "request_bytes")
+    __slots__ = ("_amend", "_answer", "_deliver", "_refuse", "is_gone", "on_disconnect", "request_bytes")
 
     def __init__(self, on_disconnect: Callable[[], None] | None = None) -> None:
         self.on_disconnect = on_disconnect
@@ -101,6 +101,7 @@ class DelayedAnswer:
         """Whether the client has disconnected: the answer is not needed any more."""
         self.request_bytes = 0
         """The memory that the request holds meanwhile; 0 if its handler counts that itself."""
+        self._amend: Callable[[Fields | RawAnswer | Silence], Fields | RawAnswer | Silence] | None = None
         self._answer: Fields | RawAnswer | Silence | None = None
         self._deliver: Callable[[Fields | RawAnswer | Silence], None] | None = None
         self._refuse: Callable[[int, str | None], Fields] | None = None
@@ -113,12 +114,23 @@ class DelayedAnswer:
         """Give the answer. A second one is a mistake in the handler."""
         if self._answer is not None:
             raise RuntimeError("this request has its answer already")
+        if self._amend is not None:
+            amend, self._amend = self._amend, None
+            answer = amend(answer)
         self._answer = answer
         # The callback may hold this object. The reference cycle would keep both, and the deleted files of the answer,
         # until the next garbage collection.
         self.on_disconnect = None
         if self._deliver is not None and not self.is_gone:
             self._deliver(answer)
+
+    def amend(self, amend: Callable[[Fields | RawAnswer | Silence], Fields | RawAnswer | Silence]) -> None:
+        """Called by what stands between the handler and dispatch: change the answer before it is delivered."""
+        if self._answer is not None:
+            self._answer = amend(self._answer)
+            return
+        before = self._amend
+        self._amend = amend if before is None else lambda answer: amend(before(answer))
 
     def refuse(self, error_code: int, message: str | None = None) -> None:
         """Answer with the API's whole error answer."""

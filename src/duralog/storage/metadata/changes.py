@@ -19,6 +19,7 @@ from duralog.format.filenames import collision_key, topic_name_fault
 from duralog.format.internal.internal_topics import CLUSTER_METADATA, COORDINATOR_TOPICS, PLACED_BY_COUNT
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.uuids import random_uuid
+from duralog.storage.metadata.acls import Acl
 from duralog.storage.metadata.cluster_metadata import (
     ALL_BROKERS,
     BROKER_RESOURCE,
@@ -139,6 +140,20 @@ def alter_configs(
     return _after_open_transaction(
         metadata, [_config_record(resource_type, name, key, value) for key, value in changes.items()]
     )
+
+
+def create_acls(metadata: ClusterMetadata, acls: Iterable[Acl]) -> list[MetadataRecord]:
+    """Add access control entries. Those that exist already are left out."""
+    known = set(metadata.acls.values())
+    new = [acl for acl in dict.fromkeys(acls) if acl not in known]
+    records = [_record("ACCESS_CONTROL_ENTRY_RECORD", id=random_uuid(), **acl._asdict()) for acl in new]
+    return _after_open_transaction(metadata, records) if records else []
+
+
+def delete_acls(metadata: ClusterMetadata, ids: Iterable[str]) -> list[MetadataRecord]:
+    """Remove access control entries by their ids."""
+    records = [_record("REMOVE_ACCESS_CONTROL_ENTRY_RECORD", id=each) for each in ids]
+    return _after_open_transaction(metadata, records) if records else []
 
 
 def take_producer_ids(metadata: ClusterMetadata, *, node_id: int) -> list[MetadataRecord]:

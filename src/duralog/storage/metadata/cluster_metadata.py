@@ -4,7 +4,7 @@
 and the batches after it, `apply` takes a record. `changes` makes the records of a change; the caller appends them to
 the log as one batch, then applies them.
 
-Records that concern neither topics, configs, features nor producer ids (registrations, quotas, ...) are ignored. They
+Records that concern neither topics, configs, features, ACLs nor producer ids (registrations, ...) are ignored. They
 stay in the log: duralog only appends to it.
 
 Records between BEGIN_TRANSACTION and END_TRANSACTION are applied at the end, or not at all if the transaction is
@@ -25,6 +25,7 @@ from duralog.errors import CorruptRecord, UnknownTopic
 from duralog.format.filenames import topic_name_fault
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.varint import Bytes
+from duralog.storage.metadata.acls import Acl
 from duralog.storage.metadata.metadata_log import MetadataSnapshot, decode_batches, decode_snapshot
 
 TOPIC_RESOURCE = 2
@@ -70,6 +71,7 @@ class ClusterMetadata:
         self._names: dict[str, str] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._features: dict[str, int] = {}
+        self._acls: dict[str, Acl] = {}
         self._next_producer_id = 0
         self._open_transaction: list[MetadataRecord] | None = None
         self._next_offset = 0
@@ -142,6 +144,11 @@ class ClusterMetadata:
         return self._next_producer_id
 
     @property
+    def acls(self) -> Mapping[str, Acl]:
+        """The access control entries by id, in the order in which they were added."""
+        return self._acls
+
+    @property
     def topics(self) -> Mapping[str, TopicState]:
         """By name."""
         return self._topics
@@ -203,6 +210,17 @@ class ClusterMetadata:
             self._features.pop(fields["name"], None)
         else:
             self._features[fields["name"]] = fields["feature_level"]
+
+    def _apply_acl(self, fields: Mapping[str, Any]) -> None:
+        self._acls[fields["id"]] = Acl(*(fields[name] for name in Acl._fields))
+
+    def _apply_remove_acl(self, fields: Mapping[str, Any]) -> None:
+        if self._acls.pop(fields["id"], None) is None:
+            raise CorruptRecord(
+                "a REMOVE_ACCESS_CONTROL_ENTRY_RECORD is for an entry that does not exist",
+                expected="the id of an access control entry",
+                found=fields["id"],
+            )
 
     def _apply_producer_ids(self, fields: Mapping[str, Any]) -> None:
         if fields["next_producer_id"] < self._next_producer_id:
@@ -298,6 +316,8 @@ _TRANSACTIONS: dict[str | None, Callable[[ClusterMetadata], None]] = {
 _CHANGES: dict[str | None, Callable[[ClusterMetadata, Mapping[str, Any]], None]] = {
     "FEATURE_LEVEL_RECORD": ClusterMetadata._apply_feature_level,
     "PRODUCER_IDS_RECORD": ClusterMetadata._apply_producer_ids,
+    "ACCESS_CONTROL_ENTRY_RECORD": ClusterMetadata._apply_acl,
+    "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": ClusterMetadata._apply_remove_acl,
     "TOPIC_RECORD": ClusterMetadata._apply_topic,
     "REMOVE_TOPIC_RECORD": ClusterMetadata._apply_remove_topic,
     "PARTITION_RECORD": ClusterMetadata._apply_partition,

@@ -13,7 +13,7 @@ The state is immutable and replaced on a change: readers take no lock. One threa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from typing import Protocol
 
 from duralog.config import TopicConfig, topic_config_texts
 from duralog.config.topic import topic_definition
-from duralog.errors import DuralogError, InvalidTopic, StorageError, TopicExists, UnknownTopic
+from duralog.errors import DuralogError, InvalidAcl, InvalidTopic, StorageError, TopicExists, UnknownTopic
 from duralog.format.internal.metadata_records import MetadataRecord
 from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.format.uuids import ZERO_UUID
@@ -29,6 +29,7 @@ from duralog.format.varint import Bytes
 from duralog.storage.disk.background import Clock
 from duralog.storage.log.retention import is_retention_chosen
 from duralog.storage.metadata import changes as metadata_changes
+from duralog.storage.metadata.acls import Acl, AclFilter, acl_fault, filter_fault
 from duralog.storage.metadata.cluster_metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -103,6 +104,12 @@ def _of_found_topics(defaults: TopicConfig) -> Mapping[str, str]:
     return _NO_CONFIGS if is_retention_chosen(defaults) else _KEEP_FOR_EVER
 
 
+def _check(faults: Iterable[str | None]) -> None:
+    for fault in faults:
+        if fault is not None:
+            raise InvalidAcl(fault)
+
+
 class Topics:
     """The topics of one directory, by name."""
 
@@ -126,6 +133,7 @@ class Topics:
         self._bootstrap = bootstrap
         self._topics: Mapping[str, Topic] = {}
         self._configs = {kind: metadata.configured(kind) for kind in _OTHER_RESOURCES}
+        self._acls: Sequence[Acl] = tuple(metadata.acls.values())
         self._replace(metadata.topics)
 
     @property
@@ -223,6 +231,29 @@ class Topics:
         """Set configs of brokers or of a group, unchecked: Kafka stores unknown names here as well."""
         if changes:
             self._change(metadata_changes.alter_configs(self._metadata, resource_type, name, changes))
+
+    @property
+    def acls(self) -> Sequence[Acl]:
+        """The access control entries: another object after each change of them."""
+        return self._acls
+
+    def create_acls(self, acls: Sequence[Acl]) -> None:
+        """Add entries, all or none. Those that exist already change nothing."""
+        _check(acl_fault(acl) for acl in acls)
+        self._change_acls(metadata_changes.create_acls(self._metadata, acls))
+
+    def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Remove the entries that any of the filters selects. Returns those of each filter."""
+        _check(filter_fault(each) for each in filters)
+        found = [{key: acl for key, acl in self._metadata.acls.items() if each.matches(acl)} for each in filters]
+        ids = dict.fromkeys(key for selected in found for key in selected)
+        self._change_acls(metadata_changes.delete_acls(self._metadata, ids))
+        return [list(selected.values()) for selected in found]
+
+    def _change_acls(self, records: list[MetadataRecord]) -> None:
+        if records:
+            self._change(records)
+            self._acls = tuple(self._metadata.acls.values())
 
     def follow(self, defaults: TopicConfig) -> list[Topic]:
         """Use these defaults for configs that topics do not set. Returns the topics whose configs changed."""

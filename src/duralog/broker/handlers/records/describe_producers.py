@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duralog.broker.authorization.authorizer import Authorizer
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.topic_faults import UNKNOWN_TOPIC, Fault, name_fault
@@ -10,10 +11,12 @@ from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import encode_response
 from duralog.broker.wire.request import Answer, Api, Fields, RawAnswer, Request
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.metadata.acls import Operation, ResourceType
 
 _KEY = 61
 _NO_PARTITION = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
 _OFFLINE = Fault(codes.KAFKA_STORAGE_ERROR, None)
+_NOT_ALLOWED = Fault(codes.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
 MOST_PRODUCERS = 100_000
@@ -21,12 +24,17 @@ MOST_PRODUCERS = 100_000
 _TOO_MANY = Fault(codes.POLICY_VIOLATION, f"One response has {MOST_PRODUCERS} producers at most.")
 
 
-def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
+def handle(
+    runtime: Runtime, topics: Topics, partitions: Partitions, authorizer: Authorizer | None, request: Request
+) -> Answer:
     """A partition may have very many producers: a worker thread lists them and encodes the answer."""
-    asked = [
-        (topic.name, [(number, _find(topics, partitions, topic.name, number)) for number in topic.partition_indexes])
-        for topic in request.message.topics
-    ]
+    asked: list[tuple[str, list[tuple[int, PartitionLog | Fault]]]] = []
+    for topic in request.message.topics:
+        name, numbers = topic.name, topic.partition_indexes
+        if authorizer is None or authorizer.allows(request, Operation.READ, ResourceType.TOPIC, name):
+            asked.append((name, [(number, _find(topics, partitions, name, number)) for number in numbers]))
+        else:
+            asked.append((name, [(number, _NOT_ALLOWED) for number in numbers]))
     version = request.version
     return runtime.background.answer(lambda: RawAnswer([encode_response(_KEY, version, _describe(asked))]))
 

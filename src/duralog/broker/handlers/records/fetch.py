@@ -6,8 +6,10 @@ and refused is `duralog.broker.fetch.reading`. The rack of a client is ignored: 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from duralog.broker.authorization.authorizer import Authorizer
 from duralog.broker.fetch.purgatory import Fetch, Fetches
 from duralog.broker.fetch.reading import FetchLimits
 from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
@@ -21,20 +23,30 @@ from duralog.broker.wire import error_codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.storage.log.isolation import Isolation
+from duralog.storage.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 
 _FIRST_WITH_SESSIONS = 7
 _FIRST_WITH_LEADER_EPOCHS = 9
 _FIRST_WITH_SEEN_EPOCHS = 12
 _FIRST_WITH_REPLICA_STATE = 15
+_READ, _TOPIC = int(Operation.READ), int(ResourceType.TOPIC)
 _ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 
-def handle(runtime: Runtime, partitions: Partitions, fetches: Fetches, request: Request) -> Answer:
+def handle(
+    runtime: Runtime,
+    partitions: Partitions,
+    fetches: Fetches,
+    authorizer: Authorizer | None,
+    request: Request,
+) -> Answer:
     message, version = request.message, request.version
     if not 0 <= message.isolation_level < len(_ISOLATIONS):
         return refuse(request, error_codes.UNKNOWN_SERVER_ERROR, None)
     max_bytes = min(message.max_bytes, runtime.config.fetch_max_bytes)
-    limits = FetchLimits(max_bytes, _ISOLATIONS[message.isolation_level], _is_replica(message, version))
+    is_replica = _is_replica(message, version)
+    may_read = None if authorizer is None else _reader(authorizer, request, is_replica=is_replica)
+    limits = FetchLimits(max_bytes, _ISOLATIONS[message.isolation_level], is_replica, may_read)
     asked = _asked(partitions, message, version)
     session = None
     wants_session = False
@@ -68,6 +80,15 @@ def handle(runtime: Runtime, partitions: Partitions, fetches: Fetches, request: 
             wants_session=wants_session,
         )
     )
+
+
+def _reader(authorizer: Authorizer, request: Request, *, is_replica: bool) -> Callable[[str], bool]:
+    """READ of each topic; of a follower CLUSTER_ACTION."""
+    if is_replica:
+        may_all = authorizer.allows(request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        return lambda _: may_all
+    allows = authorizer.allows
+    return lambda name: allows(request, _READ, _TOPIC, name)
 
 
 def _asked(partitions: Partitions, message: Any, version: int) -> dict[Key, Wanted]:

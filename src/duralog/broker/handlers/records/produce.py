@@ -9,21 +9,55 @@ With one replica, acks=all is acks=1. With acks=0 there is no answer, and an err
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
+from duralog.broker.authorization.authorizer import Authorizer
 from duralog.broker.produce.appends import ProducerAppends
 from duralog.broker.produce.checked import CheckedProduce
 from duralog.broker.produce.ordinary import append_ordinary, ordinary_appends
-from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, parse
+from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, ProduceRequest, parse
+from duralog.broker.produce.rules import has_transactional_records
+from duralog.broker.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.storage.metadata.acls import Operation, ResourceType
+
+_WRITE, _TOPIC = int(Operation.WRITE), int(ResourceType.TOPIC)
+"""Plain numbers: looking up an enumeration would cost more than the cached decision."""
 
 
-def handle(appends: ProducerAppends, request: Request) -> Answer:
+def handle(appends: ProducerAppends, authorizer: Authorizer | None, request: Request) -> Answer:
     asked = parse(request.body, request.version)
+    if authorizer is not None and (refused := refused_writes(authorizer, appends, request, asked)):
+        return CheckedProduce(appends, request, asked, refused).run()
     ordinary = ordinary_appends(appends.partitions, request.version, asked)
     if ordinary is not None:
         return append_ordinary(appends, request, asked, ordinary)
     return CheckedProduce(appends, request, asked).run()
+
+
+def refused_writes(
+    authorizer: Authorizer, appends: ProducerAppends, request: Request, asked: ProduceRequest
+) -> Mapping[bytes, int]:
+    """The topics, as the request names them, that its sender may not write to, and why.
+
+    WRITE of the transactional id, if there are transactional records, and of each topic. An unknown id is not refused
+    here: it has no name.
+    """
+    transactional_id, is_id = asked.transactional_id, request.version >= FIRST_WITH_TOPIC_IDS
+    if (
+        transactional_id is not None
+        and not authorizer.shows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        and has_transactional_records(asked)
+    ):
+        authorizer.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return dict.fromkeys(asked.topics, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refused: dict[bytes, int] = {}
+    for topic in asked.topics:
+        name = appends.topic_name(topic, is_id=is_id)
+        if name is not None and not authorizer.allows(request, _WRITE, _TOPIC, name):
+            refused[topic] = TOPIC_AUTHORIZATION_FAILED
+    return refused
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from duralog.broker.authorization.authorizer import Authorizer
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.leadership import ALL_TOPIC_OPERATIONS, NOT_ASKED, partition_fields
@@ -16,11 +17,14 @@ from duralog.broker.topics.topic_faults import UNKNOWN_TOPIC, name_fault
 from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.storage.metadata.acls import Operation, ResourceType
 
 _MOST_PARTITIONS = 2000
 
 
-def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
+def handle(
+    runtime: Runtime, topics: Topics, partitions: Partitions, authorizer: Authorizer | None, request: Request
+) -> Answer:
     message = request.message
     cursor = message.cursor
     asked = {topic.name for topic in message.topics}
@@ -29,6 +33,8 @@ def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Re
     if "" in asked:
         return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
     names = sorted(asked or topics.names())
+    if not asked and authorizer is not None:
+        names = [name for name in names if authorizer.shows(request, Operation.DESCRIBE, ResourceType.TOPIC, name)]
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     return _page(

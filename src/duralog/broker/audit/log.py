@@ -1,0 +1,225 @@
+"""The file of the audit log: JSON lines, written by a thread of its own and rotated by size.
+
+`AuditLog.write` never blocks and never fails. Entries wait in a bounded queue. If the queue is full, or the file cannot
+be written, entries are dropped, counted, and the number is written as an entry of its own as soon as that is possible.
+
+The file and the rotated ones (`audit.log.1` is the youngest) can be read by their owner only. If the process dies, the
+entries in the queue are lost; entries that were written stay. A line that was cut by a crash is skipped by readers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from duralog.errors import StorageError
+
+DEFAULT_MAX_BYTES = 100 << 20
+DEFAULT_MAX_FILES = 10
+_MOST_WAITING = 10_000
+_MOST_AT_ONCE = 500
+_LONGEST_TEXT = 1_000
+_READ_BACK_BYTES = 1 << 16
+_MOST_READ_BYTES = 64 << 20
+
+Entry = Mapping[str, Any]
+_logger = logging.getLogger(__name__)
+
+
+class AuditLog:
+    """Any thread may write. Opening fails if the file cannot be written: no change may go unrecorded unnoticed."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock_ms: Callable[[], int],
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_files: int = DEFAULT_MAX_FILES,
+    ) -> None:
+        """`max_files` is the number of rotated files that are kept."""
+        self.path = Path(path)
+        self.written = 0
+        """Entries in the file."""
+        self.dropped = 0
+        """Entries that were lost: the queue was full or the disk failed."""
+        self._clock_ms = clock_ms
+        self._max_bytes = max_bytes
+        self._max_files = max_files
+        self._queue: queue.Queue[Entry | None] = queue.Queue(_MOST_WAITING)
+        self._counting = threading.Lock()
+        self._unreported = 0
+        self._has_failed = False
+        self._descriptor = -1
+        try:
+            self._open()
+        except OSError as error:
+            raise StorageError(f"the audit log {self.path} cannot be written: {error.strerror}") from None
+        self._thread = threading.Thread(target=self._serve, name="duralog-audit", daemon=True)
+        self._thread.start()
+
+    def write(self, entry: Entry) -> None:
+        """Queue an entry. Its time is now."""
+        try:
+            self._queue.put_nowait({"time": _time_text(self._clock_ms()), **entry})
+        except queue.Full:
+            self._drop(1)
+
+    def close(self) -> None:
+        """Write what is queued, and close the file."""
+        self._queue.put(None)
+        self._thread.join()
+        self._close_file()
+
+    def _drop(self, count: int) -> None:
+        with self._counting:
+            self.dropped += count
+            self._unreported += count
+
+    def _serve(self) -> None:
+        is_open = True
+        while is_open:
+            entries = [self._queue.get()]
+            with suppress(queue.Empty):
+                while len(entries) < _MOST_AT_ONCE:
+                    entries.append(self._queue.get_nowait())
+            if None in entries:
+                is_open = False
+            self._write([entry for entry in entries if entry is not None])
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        with self._counting:
+            lost, self._unreported = self._unreported, 0
+        lines = [_line(entry) for entry in entries]
+        if lost:
+            report = {"time": _time_text(self._clock_ms()), "event": "dropped", "count": lost}
+            lines.insert(0, _line(report))
+        try:
+            self._append(lines)
+        except OSError as error:
+            with self._counting:
+                self.dropped += len(entries)
+                self._unreported += lost + len(entries)
+            self._close_file()
+            if not self._has_failed:
+                _logger.error("the audit log %s cannot be written, entries are lost: %s", self.path, error.strerror)
+            self._has_failed = True
+            return
+        if lost:
+            _logger.warning("%d entries of the audit log %s were lost", lost, self.path)
+        self._has_failed = False
+        self.written += len(entries)
+
+    def _append(self, lines: Sequence[bytes]) -> None:
+        if self._descriptor < 0:
+            self._open()
+        block = bytearray()
+        room = self._max_bytes - os.fstat(self._descriptor).st_size
+        for line in lines:
+            if len(block) + len(line) > room:
+                self._write_block(block)
+                block = bytearray()
+                # A line that is larger than the limit gets a file of its own.
+                if os.fstat(self._descriptor).st_size:
+                    self._rotate()
+                room = self._max_bytes
+            block += line
+        self._write_block(block)
+
+    def _write_block(self, block: bytearray) -> None:
+        left = memoryview(block)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def _rotate(self) -> None:
+        os.fsync(self._descriptor)
+        self._close_file()
+        for number in range(self._max_files - 1, 0, -1):
+            with suppress(FileNotFoundError):
+                os.replace(rotated(self.path, number), rotated(self.path, number + 1))
+        if self._max_files:
+            os.replace(self.path, rotated(self.path, 1))
+        else:
+            os.unlink(self.path)
+        self._open()
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(self._descriptor, 0o600)
+
+    def _close_file(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def rotated(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def read_last(path: str | Path, count: int) -> list[dict[str, Any]]:
+    """The last entries, the newest first, rotated files included. What is not an entry is skipped.
+
+    At most 64 MiB are read.
+    """
+    found: list[dict[str, Any]] = []
+    for line in _lines_backwards(Path(path)):
+        if len(found) >= count:
+            break
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            found.append(entry)
+    return found
+
+
+def _lines_backwards(path: Path) -> Iterator[bytes]:
+    left = _MOST_READ_BYTES
+    number = 0
+    while left > 0:
+        try:
+            file = (rotated(path, number) if number else path).open("rb")
+        except FileNotFoundError:
+            if number:
+                return
+            number += 1
+            continue
+        with file:
+            position = file.seek(0, os.SEEK_END)
+            rest = b""
+            while position > 0 and left > 0:
+                size = min(_READ_BACK_BYTES, position)
+                position -= size
+                left -= size
+                file.seek(position)
+                first, *lines = (file.read(size) + rest).split(b"\n")
+                yield from (line for line in reversed(lines) if line)
+                rest = first
+            if rest and position == 0:
+                yield rest
+        number += 1
+
+
+def _time_text(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _line(entry: Entry) -> bytes:
+    """One line of ASCII: what clients choose cannot end a line, and long texts are cut."""
+    return json.dumps({name: _cut(value) for name, value in entry.items()}).encode() + b"\n"
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}..."
+    return value

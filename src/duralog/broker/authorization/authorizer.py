@@ -1,0 +1,188 @@
+"""Decides by the access control entries who may do what. Kafka's `StandardAuthorizer`.
+
+| question | answer |
+|---|---|
+| one of `super.users` | allowed, whatever the entries say |
+| an entry for the resource denies it | denied |
+| an entry for the resource allows it | allowed |
+| no entry names the resource, for anyone | `allow.everyone.if.no.acl.found` |
+| else | denied |
+
+An entry is for a resource if its name is the literal name of the pattern or begins with the prefix, or if the pattern
+is the literal `*`. An entry that allows Read, Write, Delete or Alter also allows Describe, and one that allows
+AlterConfigs also allows DescribeConfigs; one that denies them denies nothing else.
+
+Decisions are cached. A change of the entries drops the cache and the index; so does a full cache, since clients choose
+the names. Only the loop's thread uses an authorizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from duralog.broker.wire.principal import Principal
+from duralog.broker.wire.request import Request
+from duralog.storage.metadata.acls import (
+    EVERYONE,
+    OPERATIONS_OF,
+    WILDCARD,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+_MOST_DECISIONS = 100_000
+_IMPLYING: dict[int, tuple[int, ...]] = {
+    Operation.DESCRIBE: (
+        Operation.DESCRIBE,
+        Operation.READ,
+        Operation.WRITE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.ALL,
+    ),
+    Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL),
+}
+"""The operations of entries that allow this one, where there are more than itself and ALL."""
+_ANY_NAME = "hardcode"
+"""A name that Kafka asks for to find out whether a principal may use any resource."""
+
+_Names = dict[str, list[Acl]]
+_Key = tuple[str, str, str, int, int, str]
+
+
+class _Index:
+    """The entries of one resource type by the names of their patterns."""
+
+    __slots__ = ("literal", "prefixed", "sizes")
+
+    def __init__(self) -> None:
+        self.literal: _Names = {}
+        self.prefixed: _Names = {}
+        self.sizes: list[int] = []
+        """The lengths of the prefixes."""
+
+    def of(self, name: str) -> Iterator[Acl]:
+        """The entries for a resource."""
+        yield from self.literal.get(name, ())
+        # As in Kafka, the wildcard does not count for names that begin with it: they are searched as prefixes.
+        if not name.startswith(WILDCARD):
+            yield from self.literal.get(WILDCARD, ())
+        for size in self.sizes:
+            if size <= len(name):
+                yield from self.prefixed.get(name[:size], ())
+
+
+class Authorizer:
+    def __init__(
+        self,
+        acls: Callable[[], Sequence[Acl]],
+        super_users: Iterable[str] = (),
+        *,
+        allow_if_no_acl: bool = False,
+        on_refusal: Callable[[Request, int, int, str], None] | None = None,
+    ) -> None:
+        """`on_refusal` is called with the request, operation, resource type and name of each refusal."""
+        self.acls = acls
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self._on_refusal = on_refusal
+        self._decisions: dict[_Key, bool] = {}
+        self._indexes: dict[int, _Index] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """The entries have changed."""
+        self._decisions = {}
+        self._indexes = {}
+        for acl in self.acls():
+            index = self._indexes.setdefault(acl.resource_type, _Index())
+            names = index.literal if acl.pattern_type == PatternType.LITERAL else index.prefixed
+            names.setdefault(acl.resource_name, []).append(acl)
+        for index in self._indexes.values():
+            index.sizes = sorted({len(name) for name in index.prefixed})
+
+    def allows(self, request: Request, operation: int, resource_type: int, name: str) -> bool:
+        """Whether the sender of the request may do it. A refusal is reported."""
+        principal = request.principal
+        key = (principal.name, principal.type, request.client_host, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decide(key)
+        if not decision and self._on_refusal is not None:
+            self._on_refusal(request, operation, resource_type, name)
+        return decision
+
+    def shows(self, request: Request, operation: int, resource_type: int, name: str) -> bool:
+        """The same, for what is left out of an answer without an error: nothing is reported."""
+        principal = request.principal
+        key = (principal.name, principal.type, request.client_host, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        return self._decide(key) if decision is None else decision
+
+    def allowed_operations(self, request: Request, resource_type: ResourceType, name: str) -> int:
+        """The bits of all operations on a resource that the sender may do, by Kafka's numbers."""
+        operations = OPERATIONS_OF[resource_type]
+        return sum(1 << each for each in operations if self.shows(request, each, resource_type, name))
+
+    def allows_any(self, request: Request, operation: int, resource_type: int) -> bool:
+        """Whether the sender may do it with at least one resource of the type. Kafka's `authorizeByResourceType`."""
+        if self.shows(request, operation, resource_type, _ANY_NAME):
+            return True
+        allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+        denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+        principals = _principals(request.principal)
+        for acl in self.acls():
+            if (
+                acl.resource_type != resource_type
+                or acl.principal not in principals
+                or acl.host not in (WILDCARD, request.client_host)
+                or acl.operation not in (operation, Operation.ALL)
+            ):
+                continue
+            names = allowed if acl.permission_type == Permission.ALLOW else denied
+            names[acl.pattern_type].add(acl.resource_name)
+        if WILDCARD in denied[PatternType.LITERAL]:
+            return False
+        if WILDCARD in allowed[PatternType.LITERAL]:
+            return True
+        prefixes = denied[PatternType.PREFIXED]
+        names_left = [*(allowed[PatternType.LITERAL] - denied[PatternType.LITERAL]), *allowed[PatternType.PREFIXED]]
+        return any(not any(name.startswith(prefix) for prefix in prefixes) for name in names_left)
+
+    def _decide(self, key: _Key) -> bool:
+        name, kind, host, operation, resource_type, resource = key
+        decision = self._decided(Principal(name, kind), host, operation, resource_type, resource)
+        if len(self._decisions) >= _MOST_DECISIONS:
+            self._decisions = {}
+        self._decisions[key] = decision
+        return decision
+
+    def _decided(self, principal: Principal, host: str, operation: int, resource_type: int, name: str) -> bool:
+        if str(principal) in self._super_users:
+            return True
+        principals = _principals(principal)
+        index = self._indexes.get(resource_type)
+        is_named = is_allowed = False
+        for acl in () if index is None else index.of(name):
+            is_named = True
+            if acl.principal not in principals or acl.host not in (WILDCARD, host):
+                continue
+            if acl.permission_type != Permission.ALLOW:
+                if acl.operation in (operation, Operation.ALL):
+                    return False
+            elif acl.operation in _IMPLYING.get(operation, (operation, Operation.ALL)):
+                is_allowed = True
+        return is_allowed or (self._allow_if_no_acl and not is_named)
+
+
+def _principals(principal: Principal) -> tuple[str, str]:
+    """What an entry may name for it to count."""
+    return str(principal), EVERYONE
+
+
+def parse_super_users(text: str) -> list[str]:
+    """The principals of `super.users`, which are divided by semicolons: a name may contain commas."""
+    return [each.strip() for each in text.split(";") if each.strip()]

@@ -1,0 +1,163 @@
+"""What each API demands of its sender, by Kafka's rules. An API without a rule is not served.
+
+The operations are on the resources that a request names: a test holds every handler to have a rule here, and another
+one compares what a client without a permission gets with Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from duralog.broker.authorization import group_rules, topic_rules
+from duralog.broker.authorization.rule_kinds import (
+    ERROR_CODES,
+    ERROR_TEXTS,
+    Amend,
+    Guard,
+    Rule,
+    all_of,
+    anyone,
+    each,
+    hide,
+    in_handler,
+    on_cluster,
+    operations_of,
+    operations_of_cluster,
+    take_out,
+    whole,
+)
+from duralog.broker.authorization.topic_rules import each_topic
+from duralog.broker.configs.resources import CLIENT_METRICS_RESOURCE, LOGGER_RESOURCE
+from duralog.broker.wire.request import Api, Fields, Request
+from duralog.storage.metadata.acls import CLUSTER_NAME, Operation, ResourceType
+from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+
+_SEVERAL_GROUPS = 8
+"""The first version of OffsetFetch with several groups."""
+_group_id: Callable[[Any], str] = attrgetter("group_id")
+_transactional_id: Callable[[Any], str] = attrgetter("transactional_id")
+
+
+def _itself(name: str) -> str:
+    return name
+
+
+def _configs(operation: Operation, answered: str) -> Rule:
+    """The operation on each resource: topics and groups by name; brokers and loggers are the cluster."""
+
+    def resource(element: Any) -> tuple[ResourceType, str] | None:
+        if element.resource_type == TOPIC_RESOURCE:
+            return ResourceType.TOPIC, element.resource_name
+        if element.resource_type == GROUP_RESOURCE:
+            return ResourceType.GROUP, element.resource_name
+        if element.resource_type in (BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE):
+            return ResourceType.CLUSTER, CLUSTER_NAME
+        return None
+
+    def of_type(resource_type: ResourceType) -> Rule:
+        def check(guard: Guard, api: Api, request: Request) -> Amend | None:
+            asked = dict.fromkeys(map(resource, request.message.resources))
+            names = [one for one in asked if one is not None and one[0] == resource_type]
+            refused = {one for one in names if not guard.authorizer.allows(request, operation, *one)}
+            if not refused:
+                return None
+            code = ERROR_CODES[resource_type]
+            return take_out(
+                api, request, "resources", answered, lambda one: resource(one) in refused, code, ERROR_TEXTS[code]
+            )
+
+        return check
+
+    return all_of(*(of_type(kind) for kind in (ResourceType.CLUSTER, ResourceType.GROUP, ResourceType.TOPIC)))
+
+
+_one_fetched_group = whole(Operation.DESCRIBE, ResourceType.GROUP, _group_id)
+_each_fetched_group = each(Operation.DESCRIBE, ResourceType.GROUP, "groups", "groups", _group_id)
+
+
+def _offset_fetch_groups(guard: Guard, api: Api, request: Request) -> Fields | Amend | None:
+    rule = _each_fetched_group if request.version >= _SEVERAL_GROUPS else _one_fetched_group
+    return rule(guard, api, request)
+
+
+_member_of_group = whole(Operation.READ, ResourceType.GROUP, _group_id)
+_writer_of_transaction = whole(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, _transactional_id)
+
+RULES: Mapping[str, Rule] = {
+    "Produce": in_handler,
+    "Fetch": in_handler,
+    "ListOffsets": each_topic(Operation.DESCRIBE),
+    "Metadata": all_of(
+        topic_rules.metadata,
+        operations_of(ResourceType.TOPIC, "topics", "name", "topic_authorized_operations"),
+        operations_of_cluster("cluster_authorized_operations"),
+    ),
+    "OffsetCommit": all_of(_member_of_group, each_topic(Operation.READ)),
+    "OffsetFetch": all_of(_offset_fetch_groups, group_rules.fetched_offsets),
+    "FindCoordinator": group_rules.find_coordinator,
+    "JoinGroup": _member_of_group,
+    "Heartbeat": _member_of_group,
+    "LeaveGroup": _member_of_group,
+    "SyncGroup": _member_of_group,
+    "DescribeGroups": all_of(
+        operations_of(ResourceType.GROUP, "groups", "group_id", "authorized_operations"),
+        each(Operation.DESCRIBE, ResourceType.GROUP, "groups", "groups", _itself, first=True),
+    ),
+    "ListGroups": hide(Operation.DESCRIBE, ResourceType.GROUP, "groups", "group_id", unless=Operation.DESCRIBE),
+    "SaslHandshake": anyone,
+    "ApiVersions": anyone,
+    "CreateTopics": topic_rules.create_topics,
+    "DeleteTopics": topic_rules.delete_topics,
+    "DeleteRecords": each_topic(Operation.DELETE),
+    "InitProducerId": group_rules.init_producer_id,
+    "OffsetForLeaderEpoch": each_topic(Operation.DESCRIBE, unless=Operation.CLUSTER_ACTION),
+    "AddPartitionsToTxn": group_rules.add_partitions_to_txn,
+    "AddOffsetsToTxn": all_of(_writer_of_transaction, _member_of_group),
+    "EndTxn": _writer_of_transaction,
+    "WriteTxnMarkers": on_cluster(Operation.ALTER, Operation.CLUSTER_ACTION),
+    "TxnOffsetCommit": all_of(_writer_of_transaction, _member_of_group, each_topic(Operation.READ)),
+    "DescribeAcls": on_cluster(Operation.DESCRIBE),
+    "CreateAcls": on_cluster(Operation.ALTER),
+    "DeleteAcls": on_cluster(Operation.ALTER),
+    "DescribeConfigs": _configs(Operation.DESCRIBE_CONFIGS, "results"),
+    "AlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses"),
+    "DescribeLogDirs": on_cluster(Operation.DESCRIBE),
+    "SaslAuthenticate": anyone,
+    "CreatePartitions": each_topic(Operation.ALTER, answered="results"),
+    "DeleteGroups": each(Operation.DELETE, ResourceType.GROUP, "groups_names", "results", _itself),
+    "ElectLeaders": on_cluster(Operation.ALTER),
+    "IncrementalAlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses"),
+    "AlterPartitionReassignments": on_cluster(Operation.ALTER),
+    "ListPartitionReassignments": on_cluster(Operation.DESCRIBE),
+    "OffsetDelete": all_of(whole(Operation.DELETE, ResourceType.GROUP, _group_id), group_rules.offset_delete),
+    "DescribeClientQuotas": on_cluster(Operation.DESCRIBE_CONFIGS),
+    "AlterClientQuotas": on_cluster(Operation.ALTER_CONFIGS),
+    "DescribeUserScramCredentials": on_cluster(Operation.DESCRIBE),
+    "AlterUserScramCredentials": on_cluster(Operation.ALTER),
+    "DescribeQuorum": on_cluster(Operation.DESCRIBE),
+    "UpdateFeatures": on_cluster(Operation.ALTER),
+    "DescribeCluster": operations_of_cluster("cluster_authorized_operations"),
+    "DescribeProducers": in_handler,
+    "UnregisterBroker": on_cluster(Operation.ALTER),
+    "DescribeTransactions": all_of(
+        group_rules.topics_of_transactions,
+        each(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transactional_ids", "transaction_states", _itself),
+    ),
+    "ListTransactions": hide(
+        Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transaction_states", "transactional_id"
+    ),
+    "ConsumerGroupHeartbeat": all_of(_member_of_group, group_rules.subscribed_topics),
+    "ConsumerGroupDescribe": all_of(
+        group_rules.described_topics,
+        operations_of(ResourceType.GROUP, "groups", "group_id", "authorized_operations"),
+        each(Operation.DESCRIBE, ResourceType.GROUP, "group_ids", "groups", _itself, first=True),
+    ),
+    "ListConfigResources": on_cluster(Operation.DESCRIBE_CONFIGS),
+    "DescribeTopicPartitions": all_of(
+        topic_rules.describe_topic_partitions,
+        operations_of(ResourceType.TOPIC, "topics", "name", "topic_authorized_operations"),
+    ),
+}
+"""By the names of the APIs."""
