@@ -95,7 +95,7 @@ def _in_order(amends: Sequence[Amend]) -> Amend:
     return amend
 
 
-def on_cluster(*operations: Operation, text: str | None = ERROR_TEXTS[codes.CLUSTER_AUTHORIZATION_FAILED]) -> Rule:
+def on_cluster(*operations: Operation) -> Rule:
     """One of the operations on the cluster, or the whole request is refused."""
 
     def check(guard: Guard, api: Api, request: Request) -> Fields | None:
@@ -105,6 +105,7 @@ def on_cluster(*operations: Operation, text: str | None = ERROR_TEXTS[codes.CLUS
             return None
         if authorizer.allows(request, last, ResourceType.CLUSTER, CLUSTER_NAME):
             return None
+        text = f"Request {api.name} needs {last.name} permission."
         return api.refuse(request, codes.CLUSTER_AUTHORIZATION_FAILED, text)
 
     return check

@@ -34,6 +34,7 @@ from duralog.broker.wire.request import Api, Fields, Request
 from duralog.storage.metadata.acls import CLUSTER_NAME, Operation, ResourceType
 from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
+_CLUSTER_TEXT = ERROR_TEXTS[ERROR_CODES[ResourceType.CLUSTER]]
 _SEVERAL_GROUPS = 8
 """The first version of OffsetFetch with several groups."""
 _group_id: Callable[[Any], str] = attrgetter("group_id")
@@ -44,33 +45,33 @@ def _itself(name: str) -> str:
     return name
 
 
-def _configs(operation: Operation, answered: str) -> Rule:
+def _configs(operation: Operation, answered: str, *, text_of_loggers: str | None) -> Rule:
     """The operation on each resource: topics and groups by name; brokers and loggers are the cluster."""
 
-    def resource(element: Any) -> tuple[ResourceType, str] | None:
-        if element.resource_type == TOPIC_RESOURCE:
-            return ResourceType.TOPIC, element.resource_name
-        if element.resource_type == GROUP_RESOURCE:
-            return ResourceType.GROUP, element.resource_name
-        if element.resource_type in (BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE):
-            return ResourceType.CLUSTER, CLUSTER_NAME
-        return None
+    def of(types: tuple[int, ...], resource_type: ResourceType, text: str | None) -> Rule:
+        def name_of(element: Any) -> str:
+            return CLUSTER_NAME if resource_type == ResourceType.CLUSTER else str(element.resource_name)
 
-    def of_type(resource_type: ResourceType) -> Rule:
         def check(guard: Guard, api: Api, request: Request) -> Amend | None:
-            asked = dict.fromkeys(map(resource, request.message.resources))
-            names = [one for one in asked if one is not None and one[0] == resource_type]
-            refused = {one for one in names if not guard.authorizer.allows(request, operation, *one)}
+            asked = [element for element in request.message.resources if element.resource_type in types]
+            names = dict.fromkeys(map(name_of, asked))
+            refused = {name for name in names if not guard.authorizer.allows(request, operation, resource_type, name)}
             if not refused:
                 return None
-            code = ERROR_CODES[resource_type]
-            return take_out(
-                api, request, "resources", answered, lambda one: resource(one) in refused, code, ERROR_TEXTS[code]
-            )
+
+            def is_refused(element: Any) -> bool:
+                return element.resource_type in types and name_of(element) in refused
+
+            return take_out(api, request, "resources", answered, is_refused, ERROR_CODES[resource_type], text)
 
         return check
 
-    return all_of(*(of_type(kind) for kind in (ResourceType.CLUSTER, ResourceType.GROUP, ResourceType.TOPIC)))
+    return all_of(
+        of((BROKER_RESOURCE, CLIENT_METRICS_RESOURCE), ResourceType.CLUSTER, _CLUSTER_TEXT),
+        of((LOGGER_RESOURCE,), ResourceType.CLUSTER, text_of_loggers),
+        of((GROUP_RESOURCE,), ResourceType.GROUP, ERROR_TEXTS[ERROR_CODES[ResourceType.GROUP]]),
+        of((TOPIC_RESOURCE,), ResourceType.TOPIC, ERROR_TEXTS[ERROR_CODES[ResourceType.TOPIC]]),
+    )
 
 
 _one_fetched_group = whole(Operation.DESCRIBE, ResourceType.GROUP, _group_id)
@@ -121,14 +122,14 @@ RULES: Mapping[str, Rule] = {
     "DescribeAcls": on_cluster(Operation.DESCRIBE),
     "CreateAcls": on_cluster(Operation.ALTER),
     "DeleteAcls": on_cluster(Operation.ALTER),
-    "DescribeConfigs": _configs(Operation.DESCRIBE_CONFIGS, "results"),
-    "AlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses"),
+    "DescribeConfigs": _configs(Operation.DESCRIBE_CONFIGS, "results", text_of_loggers=_CLUSTER_TEXT),
+    "AlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses", text_of_loggers=None),
     "DescribeLogDirs": on_cluster(Operation.DESCRIBE),
     "SaslAuthenticate": anyone,
     "CreatePartitions": each_topic(Operation.ALTER, answered="results"),
     "DeleteGroups": each(Operation.DELETE, ResourceType.GROUP, "groups_names", "results", _itself),
     "ElectLeaders": on_cluster(Operation.ALTER),
-    "IncrementalAlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses"),
+    "IncrementalAlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses", text_of_loggers=None),
     "AlterPartitionReassignments": on_cluster(Operation.ALTER),
     "ListPartitionReassignments": on_cluster(Operation.DESCRIBE),
     "OffsetDelete": all_of(whole(Operation.DELETE, ResourceType.GROUP, _group_id), group_rules.offset_delete),

@@ -23,11 +23,14 @@ def handle(runtime: Runtime, topics: Topics, authorizer: Authorizer | None, requ
         raise InvalidMessage("CreatableAcls contain unknown elements")
     if authorizer is None:
         return refuse(request, codes.SECURITY_DISABLED, "No Authorizer is configured.")
+    if any(_is_for_filters(acl) for acl in acls):
+        # As in Kafka, for the whole request.
+        return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
     faults = [acl_fault(acl) for acl in acls]
     valid = [acl for acl, fault in zip(acls, faults, strict=True) if fault is None]
     if len(valid) > MOST_ENTRIES:
         return refuse(request, codes.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-    results = [_result(codes.NONE if fault is None else codes.INVALID_REQUEST, fault) for fault in faults]
+    results = [_result(codes.NONE, "") if fault is None else _result(codes.INVALID_REQUEST, fault) for fault in faults]
     if not valid:
         return {"results": results}
     later = DelayedAnswer()
@@ -55,13 +58,16 @@ def _acl(creation: Any) -> Acl:
 
 
 def _is_unknown(acl: Acl) -> bool:
-    numbers = (
-        (ResourceType, acl.resource_type),
-        (PatternType, acl.pattern_type),
-        (Operation, acl.operation),
-        (Permission, acl.permission_type),
+    return 0 in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type)
+
+
+def _is_for_filters(acl: Acl) -> bool:
+    return (
+        acl.resource_type == ResourceType.ANY
+        or acl.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or acl.operation == Operation.ANY
+        or acl.permission_type == Permission.ANY
     )
-    return any(number not in range(1, len(kind)) for kind, number in numbers)
 
 
 def _result(error_code: int, message: str | None) -> Fields:

@@ -10,7 +10,6 @@ from duralog.broker.handlers.acls.describe_acls import filter_of
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.messages import InvalidMessage
 from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.storage.metadata.acls import Acl, filter_fault
 
@@ -18,10 +17,9 @@ _TOO_MANY = f"Cannot remove more than {MOST_ENTRIES} acls in a single delete ope
 
 
 def handle(runtime: Runtime, topics: Topics, authorizer: Authorizer | None, request: Request) -> Answer:
-    filters = [filter_of(each) for each in request.message.filters]
-    if any(filter_fault(each) is not None for each in filters):
-        # As in Kafka, which does not take this for a request.
-        raise InvalidMessage("Filters contain UNKNOWN elements")
+    asked = [filter_of(each) for each in request.message.filters]
+    faults = [filter_fault(each) for each in asked]
+    filters = [each for each, fault in zip(asked, faults, strict=True) if fault is None]
     if authorizer is None:
         return refuse(request, codes.SECURITY_DISABLED, "No Authorizer is configured.")
     later = DelayedAnswer()
@@ -37,7 +35,14 @@ def handle(runtime: Runtime, topics: Topics, authorizer: Authorizer | None, requ
         if removed is None:
             later.answer(refuse(request, codes.INVALID_REQUEST, _TOO_MANY))
         else:
-            later.answer({"filter_results": [_result(acls, codes.NONE, None) for acls in removed]})
+            of_filters = iter(removed)
+            results = [
+                _result(next(of_filters), codes.NONE, None)
+                if fault is None
+                else _result((), codes.INVALID_REQUEST, fault)
+                for fault in faults
+            ]
+            later.answer({"filter_results": results})
 
     topics.change(work, then, later)
     return later

@@ -10,7 +10,7 @@ from duralog.broker.runtime import Runtime
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import InvalidMessage
 from duralog.broker.wire.request import Answer, Api, Fields, Request
-from duralog.storage.metadata.acls import Acl, AclFilter, filter_fault
+from duralog.storage.metadata.acls import Acl, AclFilter
 
 _AT_ONCE = 1_000
 """More entries than this are filtered on a worker thread."""
@@ -18,9 +18,6 @@ _AT_ONCE = 1_000
 
 def handle(runtime: Runtime, authorizer: Authorizer | None, request: Request) -> Answer:
     wanted = filter_of(request.message)
-    if filter_fault(wanted) is not None:
-        # As in Kafka, which does not take this for a request.
-        raise InvalidMessage("DescribeAclsRequest contains UNKNOWN elements")
     if authorizer is None:
         return refuse(request, codes.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     acls = runtime.store.acls
@@ -30,7 +27,12 @@ def handle(runtime: Runtime, authorizer: Authorizer | None, request: Request) ->
 
 
 def filter_of(asked: Any) -> AclFilter:
-    """The filter of a DescribeAcls request, or one of a DeleteAcls request."""
+    """The filter of a DescribeAcls request, or one of a DeleteAcls request.
+
+    As in Kafka, one with an UNKNOWN element is not a request at all.
+    """
+    if 0 in (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type):
+        raise InvalidMessage("a filter of ACLs contains UNKNOWN elements")
     return AclFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,
@@ -57,7 +59,7 @@ def _described(acls: Iterable[Acl], wanted: AclFilter) -> Fields:
         {"resource_type": resource_type, "resource_name": name, "pattern_type": pattern_type, "acls": entries}
         for (resource_type, name, pattern_type), entries in resources.items()
     ]
-    return {"error_code": codes.NONE, "error_message": None, "resources": described}
+    return {"error_code": codes.NONE, "error_message": "", "resources": described}
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:
