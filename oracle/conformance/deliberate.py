@@ -27,11 +27,8 @@ _NOT_OFFERED = {
         "describe_user_scram_credentials", "alter_user_scram_credentials",
     ),
     "there is one node: nothing to elect, to move or to vote on": (
-        "alter_replica_log_dirs", "elect_leaders", "alter_partition_reassignments", "list_partition_reassignments",
-        "describe_quorum", "add_raft_voter", "remove_raft_voter", "unregister_broker", "update_features",
+        "add_raft_voter", "remove_raft_voter", "unregister_broker",
     ),
-    "there are no quotas": ("describe_client_quotas", "alter_client_quotas"),
-    "configs of topics, brokers and groups are asked for by name": ("list_config_resources",),
     "share groups and streams groups are not served": (
         "share_group_heartbeat", "share_group_describe", "share_fetch", "share_acknowledge",
         "initialize_share_group_state", "read_share_group_state", "write_share_group_state",
@@ -63,6 +60,11 @@ MEANT: tuple[Meant, ...] = (
         "describe-configs-of-the-broker",
         r"\.results\[0\]\.configs\[11\]\..*",
         "process.roles: this is no node of a quorum",
+    ),
+    Meant(
+        "describe-quorum-v2",
+        r"\.nodes\[0\]\.listeners\[0\]",
+        "the one node has no listener for controllers",
     ),
     Meant(
         "create-topics-with-bad-names",

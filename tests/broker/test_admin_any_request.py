@@ -6,6 +6,7 @@ Names, ids and numbers are drawn from a few that exist, are at the edge of what 
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import types
 import typing
@@ -20,13 +21,14 @@ from duralog.broker.handlers import load_apis
 from tests.support.broker.admin_desk import append, make
 from tests.support.broker.raw_client import RawClient
 
-APIS = (2, 3, 19, 20, 21, 23, 32, 33, 35, 37, 44, 60, 61, 75)
+APIS = (2, 3, 19, 20, 21, 23, 32, 33, 34, 35, 37, 43, 44, 45, 46, 48, 49, 55, 57, 60, 61, 74, 75)
 REQUESTS = 60
 NUMBERS = (-(2**63), -(2**31), -7, -6, -5, -4, -3, -2, -1, 0, 0, 0, 1, 1, 2, 3, 4, 8, 16, 32, 99, 2**31 - 1, 2**63 - 1)
 TEXTS = (
     *("t", "t", "u", "u.v", "u_v", "new", "__consumer_offsets", "__cluster_metadata", "", ".", "a b", "\0", "é"),
     *("x" * 250, "1", "2", "-1", "retention.ms", "cleanup.policy", "segment.bytes", "log.retention.ms", "listeners"),
     *("num.partitions", "consumer.session.timeout.ms", "root", "INFO", "compact", "delete,", ",", "5000", "true"),
+    *("user", "user", "client-id", "ip", "127.0.0.1", "producer_byte_rate", "request_percentage", "group.version"),
     "99999999999999999999",
 )
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32, "timedelta_i64": 64}
@@ -59,6 +61,8 @@ class Draw:
             return self._random.random() < 0.5
         if kind == "string":
             return self._random.choice(TEXTS)
+        if kind == "float64":
+            return self._random.choice((-1.0, 0.0, 0.5, 1e9, 1e12, 1e300, math.inf, math.nan))
         assert kind is not None
         limit = 2 ** (BITS[kind] - 1)
         if kind.startswith("timedelta"):

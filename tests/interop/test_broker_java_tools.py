@@ -213,3 +213,66 @@ def test_api_versions(tool: Tool) -> None:
     printed = tool(f"{TOOLS}.BrokerApiVersionsCommand")
     assert "Produce(0): 0 to 13 [usable: 13]" in printed
     assert "ConsumerGroupHeartbeat(68): 0 to 1 [usable: 1]" in printed
+
+
+def test_leader_election(tool: Tool, topics: Tool) -> None:
+    topics("--create", "--topic", "tools-election", "--partitions", "2")
+    command, preferred = f"{TOOLS}.LeaderElectionCommand", ("--election-type", "preferred")
+    printed = tool(command, *preferred, "--topic", "tools-election", "--partition", "1")
+    assert "Valid replica already elected for partitions tools-election-1" in printed
+    tool(command, *preferred, "--all-topic-partitions")
+
+
+def test_reassign_partitions(tool: Tool, topics: Tool, serving: ServedDirectory, tmp_path: Path) -> None:
+    topics("--create", "--topic", "tools-reassign")
+    command = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+    move, plan = tmp_path / "topics.json", tmp_path / "plan.json"
+    move.write_text(json.dumps({"version": 1, "topics": [{"topic": "tools-reassign"}]}))
+    printed = tool(command, "--generate", "--topics-to-move-json-file", str(move), "--broker-list", "1")
+    present, proposed = (line for line in printed.splitlines() if line.startswith("{"))
+    for assignment in (present, proposed):
+        plan.write_text(assignment)
+        assert "Successfully started" in tool(command, "--execute", "--reassignment-json-file", str(plan))
+        assert "is completed" in tool(command, "--verify", "--reassignment-json-file", str(plan))
+        assert "are active" in tool(command, "--cancel", "--reassignment-json-file", str(plan))
+    assert "No partition reassignments found." in tool(command, "--list")
+
+
+def test_metadata_quorum(tool: Tool) -> None:
+    command = f"{TOOLS}.MetadataQuorumCommand"
+    assert "LeaderId:               1" in tool(command, "describe", "--status")
+    assert "Leader" in tool(command, "describe", "--replication").splitlines()[-1]
+
+
+def test_features(tool: Tool) -> None:
+    command = f"{TOOLS}.FeatureCommand"
+    (line,) = (each for each in tool(command, "describe").splitlines() if "metadata.version" in each)
+    assert line.split()[-3:-2] == ["4.3-IV0"]
+    assert "upgraded to 2" in tool(command, "upgrade", "--feature", "transaction.version=2")
+    printed = tool(command, "downgrade", "--feature", "transaction.version=1", "--dry-run")
+    assert "can be downgraded to 1" in printed
+
+
+def test_quotas(tool: Tool) -> None:
+    command = "kafka.admin.ConfigCommand"
+    for entity, quota, shown in (
+        (("clients", "--entity-name", "tools"), "producer_byte_rate=1048576", "client-id 'tools'"),
+        (("clients", "--entity-default"), "request_percentage=500", "the default client-id"),
+        (("ips", "--entity-name", "192.0.2.1"), "connection_creation_rate=9", "ip '192.0.2.1'"),
+    ):
+        named = ("--entity-type", *entity)
+        tool(command, "--alter", *named, "--add-config", quota)
+        described = tool(command, "--describe", *named)
+        assert f"Quota configs for {shown} are {quota}" in described
+        tool(command, "--alter", *named, "--delete-config", quota.partition("=")[0])
+        assert quota not in tool(command, "--describe", *named)
+
+
+@pytest.mark.parametrize("kind", ["topics", "brokers", "groups", "client-metrics"])
+def test_all_configs_of_a_kind(tool: Tool, kind: str) -> None:
+    tool("kafka.admin.ConfigCommand", "--describe", "--entity-type", kind)
+
+
+def test_client_metrics(tool: Tool) -> None:
+    for action in ("--list", "--describe"):
+        assert tool(f"{TOOLS}.ClientMetricsCommand", action).strip() == ""

@@ -1,4 +1,4 @@
-"""Spark's stand-alone cluster, a master and two workers: what is planned here is read and written by other processes."""
+"""Spark's stand-alone cluster, a master and two workers: other processes read and write what is planned here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """All scenarios. Importing this package fills the table."""
 
 from oracle.conformance.scenarios import (
+    cluster_admin,
     configs,
     consumer_groups,
     discovery,
@@ -13,12 +14,14 @@ from oracle.conformance.scenarios import (
     positions,
     producing,
     protocol_changes,
+    quotas,
     topics,
     transaction_corners,
     transactions,
 )
 
 __all__ = [
+    "cluster_admin",
     "configs",
     "consumer_groups",
     "discovery",
@@ -31,6 +34,7 @@ __all__ = [
     "positions",
     "producing",
     "protocol_changes",
+    "quotas",
     "topics",
     "transaction_corners",
     "transactions",

@@ -21,7 +21,10 @@ VERSIONS = {
     "delete_groups": (0, 2), "incremental_alter_configs": (0, 1), "offset_delete": (0, 0), "describe_cluster": (0, 2),
     "describe_producers": (0, 0), "describe_transactions": (0, 0), "list_transactions": (0, 2),
     "consumer_group_heartbeat": (0, 1), "consumer_group_describe": (0, 1), "describe_topic_partitions": (0, 0),
-    "api_versions": (0, 4),
+    "api_versions": (0, 4), "alter_replica_log_dirs": (1, 2), "elect_leaders": (0, 2),
+    "alter_partition_reassignments": (0, 1), "list_partition_reassignments": (0, 0), "describe_client_quotas": (0, 1),
+    "alter_client_quotas": (0, 1), "describe_quorum": (0, 2), "update_features": (0, 2),
+    "list_config_resources": (0, 1),
 }  # fmt: skip
 """The APIs that duralog promises, with the versions that Kafka 4.3.1 serves."""
 

@@ -48,6 +48,7 @@ from duralog.broker.net.log_lines import LogLines, error_text, logger, one_line
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
 from duralog.broker.produce.appends import ProducerAppends
+from duralog.broker.quotas.client_quotas import ClientQuotas
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.producer_ids import ProducerIds
@@ -166,6 +167,7 @@ class Broker:
             Background(self._workers, self.server, log_lines),
             log_lines,
         )
+        self.quotas = ClientQuotas(self.runtime, self.dispatcher, self.server)
         self.topics = Topics(self.runtime)
         self.partitions = Partitions(self.runtime, self.topics)
         self.producer_ids = ProducerIds(self.runtime, self.topics)

@@ -113,8 +113,6 @@ offsets.load.buffer.size int=5242880
 principal.builder.class class=org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 process.roles list
 producer.purgatory.purge.interval.requests int=1000
-quota.window.num int=11
-quota.window.size.seconds int=1
 remote.fetch.max.wait.ms int=500
 remote.list.offsets.request.timeout.ms long=30000
 remote.log.index.file.cache.total.size.bytes long=1073741824

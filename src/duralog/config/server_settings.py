@@ -71,6 +71,8 @@ class ServerSettings(LogSettings):
         doc="Bytes that requests and answers of all connections may hold before reading stops. Not above 0: an eighth"
         " of the machine's memory, and at least `socket.request.max.bytes`.",
     )
+    quota_window_num: int = config(INT, 11, at_least(1), doc="Windows over which a client's rates are measured.")
+    quota_window_size_seconds: int = config(INT, 1, at_least(1), doc="The length of each of them.")
     socket_request_max_bytes: int = config(
         INT, 100 << 20, at_least(1), doc="The largest request that is read. Less than 512 leaves no way in."
     )

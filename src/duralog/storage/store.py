@@ -45,6 +45,7 @@ from duralog.storage.log.retention import (
     RetentionReport,
 )
 from duralog.storage.metadata.acls import Acl, AclFilter
+from duralog.storage.metadata.client_quotas import ClientQuotas, QuotaChanges
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opening import OpenedDirectory, Opening
@@ -317,6 +318,28 @@ class Store:
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """What the cluster metadata sets for a broker, for all brokers (`ALL_BROKERS`) or for a group."""
         return self._topics.configs_of(resource_type, name)
+
+    def configured(self, resource_type: int) -> list[str]:
+        """The names of brokers, groups or client metrics that have configs in the cluster metadata."""
+        return self._topics.configured(resource_type)
+
+    @property
+    def client_quotas(self) -> ClientQuotas:
+        """The quotas in the cluster metadata: a value that is replaced on a change."""
+        return self._topics.client_quotas
+
+    def alter_client_quotas(self, changes: QuotaChanges) -> None:
+        """Set quotas; None removes one. All changes are made, or none."""
+        self._changes.alter_client_quotas(changes)
+
+    def set_feature_levels(self, levels: Mapping[str, int]) -> None:
+        """Set levels of Kafka's features, unchecked."""
+        self._changes.set_feature_levels(levels)
+
+    @property
+    def metadata_epoch(self) -> int:
+        """The leader epoch in which the metadata log is written."""
+        return self._topics.leader_epoch
 
     def alter_configs_of(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configs of brokers or of a group; None removes one. Those of this broker take effect at once.

@@ -17,6 +17,7 @@ from duralog.storage.disk.parallel import for_each_partition
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
 from duralog.storage.metadata.acls import Acl, AclFilter
+from duralog.storage.metadata.client_quotas import QuotaChanges
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
@@ -122,6 +123,16 @@ class TopicChanges:
         with self._logs.changing:
             self._logs.check_writable()
             return self._topics.delete_acls(filters)
+
+    def alter_client_quotas(self, changes: QuotaChanges) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._topics.alter_client_quotas(changes)
+
+    def set_feature_levels(self, levels: Mapping[str, int]) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._topics.set_feature_levels(levels)
 
     def take_producer_ids(self) -> range:
         with self._logs.changing:

@@ -1,4 +1,4 @@
-"""A driver on a stand-alone cluster of two workers: reads, streams, writes and runs a job. Prints what it found as JSON.
+"""A driver on a stand-alone cluster of two workers: reads, streams, writes, runs a job. Prints what it found as JSON.
 
 `test_standalone_cluster` runs it. Arguments: the log directory, and a folder for checkpoints.
 """

@@ -17,6 +17,7 @@ from duralog.broker.fetch.sessions import NO_SESSION, FetchSession, FetchSession
 from duralog.broker.fetch.wanted import Wanted
 from duralog.broker.net.log_lines import error_text
 from duralog.broker.net.timers import Timer, Timers
+from duralog.broker.quotas.client_quotas import FetchQuota
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partition import Partition
 from duralog.broker.topics.partitions import Partitions
@@ -27,7 +28,17 @@ from duralog.broker.wire.request import Answer, DelayedAnswer, RawAnswer
 class Fetch:
     """One request: what it asks for, and the session that it belongs to or wants to begin."""
 
-    __slots__ = ("limits", "max_wait_ms", "min_bytes", "session", "session_epoch", "version", "wanted", "wants_session")
+    __slots__ = (
+        "limits",
+        "max_wait_ms",
+        "min_bytes",
+        "quota",
+        "session",
+        "session_epoch",
+        "version",
+        "wanted",
+        "wants_session",
+    )
 
     def __init__(
         self,
@@ -39,6 +50,7 @@ class Fetch:
         max_wait_ms: int,
         session: FetchSession | None = None,
         wants_session: bool = False,
+        quota: FetchQuota | None = None,
     ) -> None:
         self.version = version
         self.wanted = wanted
@@ -49,6 +61,8 @@ class Fetch:
         self.session_epoch = 0 if session is None else session.epoch
         """What the session expects next, unless another request uses it meanwhile."""
         self.wants_session = wants_session
+        self.quota = quota
+        """What the client may be sent; None if there is no limit."""
 
 
 class Fetches:
@@ -103,6 +117,9 @@ class Fetches:
 
     def answer(self, fetch: Fetch, reading: Reading) -> RawAnswer:
         """The answer with what was read. The session, if any, is updated to what its client knows then."""
+        throttle_ms = 0 if fetch.quota is None else fetch.quota.throttle_ms(reading.size_bytes)
+        if throttle_ms > 0:
+            return self._without_records(fetch, throttle_ms)
         results = reading.results
         if reading.size_bytes:
             for result in results:
@@ -124,6 +141,13 @@ class Fetches:
             session_id = self.sessions.open(wanted, uses_topic_ids=fetch.version >= FIRST_WITH_TOPIC_IDS)
         node_id = self._runtime.node.node_id
         return encode(results, fetch.version, session_id=session_id, node_id=node_id, error_code=error_code)
+
+    def _without_records(self, fetch: Fetch, throttle_ms: int) -> RawAnswer:
+        """For a client above its quota. Its session stays as it is: the next Fetch gets what this one would have."""
+        session_id = NO_SESSION if fetch.session is None else fetch.session.session_id
+        answer = encode((), fetch.version, session_id=session_id, node_id=self._runtime.node.node_id)
+        answer.throttle_ms = throttle_ms
+        return answer
 
     def log_failure(self, error: Exception) -> None:
         self._runtime.log_lines.warn("failed waiting fetch", f"a fetch that waited failed: {error_text(error)}")

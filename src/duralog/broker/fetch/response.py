@@ -49,6 +49,14 @@ def encode(
     return _encode_plain(results, version, session_id, error_code)
 
 
+def throttled(answer: RawAnswer, version: int, throttle_ms: int) -> RawAnswer:
+    """The same answer for a client that has exceeded a quota: all versions begin with the time."""
+    del version
+    head = answer.parts[0]
+    assert isinstance(head, bytes)
+    return RawAnswer([_HEAD_V4.pack(throttle_ms) + head[_HEAD_V4.size :], *answer.parts[1:]])
+
+
 def _encode_flexible(
     results: Sequence[FetchedPartition], version: int, session_id: int, node_id: int, error_code: int
 ) -> RawAnswer:

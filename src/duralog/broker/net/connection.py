@@ -75,6 +75,7 @@ class Connection:
         "client_host",
         "has_ended",
         "is_closed",
+        "is_muted",
         "last_active_ms",
         "memory_bytes",
         "moved_bytes",
@@ -98,6 +99,8 @@ class Connection:
         self.has_ended = False
         """It sends no more. It may still read its answer, or be gone: sending shows which."""
         self.is_closed = False
+        self.is_muted = False
+        """The client has exceeded a quota: its next request waits."""
         self.last_active_ms = server.loop.now_ms
         self.waits_for_room = False
         """Too many requests of all clients are in progress: the next request of this one waits."""
@@ -137,7 +140,7 @@ class Connection:
         """Whether it waits for this broker, not for its client."""
         if self._later is not None:
             return self._later.request_bytes == 0
-        return self.waits_for_memory or self.waits_for_room or self.waits_for_turn
+        return self.waits_for_memory or self.waits_for_room or self.waits_for_turn or self.is_muted
 
     @property
     def wanted_bytes(self) -> int:
@@ -190,6 +193,7 @@ class Connection:
             or self.waits_for_room
             or self.waits_for_turn
             or self.waits_for_memory
+            or self.is_muted
         )
 
     def _receive(self) -> None:
@@ -216,7 +220,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Continue with what the client has sent meanwhile, else with what it will send."""
-        if self.is_closed or self._later is not None or self._outgoing or self.waits_for_memory:
+        if self.is_closed or self._later is not None or self._outgoing or self.waits_for_memory or self.is_muted:
             return
         self.waits_for_room = self.waits_for_turn = False
         if self._reader.held_bytes:
@@ -258,6 +262,8 @@ class Connection:
                         self._send_parts(answers)
                     self.close("refused", "a request that has no answer failed")
                     return
+                if self.is_muted:
+                    break
                 if perf_counter() > until:
                     self.waits_for_turn = True
                     server.loop.call_soon(self.go_on)
@@ -274,6 +280,15 @@ class Connection:
             self._send_parts(answers)
         if self._later is not None or self._outgoing or reader.owned_bytes or self.memory_bytes:
             self._count_memory()
+
+    def mute(self, milliseconds: int) -> None:
+        """Handle nothing more of this client for a while: it has exceeded a quota."""
+        self.is_muted = True
+        self._server.loop.timers.after(milliseconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self.is_muted = False
+        self.go_on()
 
     # Memory
 

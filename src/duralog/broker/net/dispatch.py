@@ -52,6 +52,9 @@ class Peer(Protocol):
     def deliver(self, parts: Parts | Silence) -> None:
         """Send a delayed answer."""
 
+    def mute(self, milliseconds: int) -> None:
+        """Handle no more requests for this time. Answers are sent."""
+
 
 @dataclass(slots=True, eq=False)
 class _Route:
@@ -71,6 +74,8 @@ class Dispatcher:
 
     def __init__(self, log_lines: LogLines) -> None:
         self.log_lines = log_lines
+        self.throttle: Callable[[Request, float, int], int] | None = None
+        """With quotas: counts a request, its seconds and its size, and returns how many ms its client has to wait."""
         self._apis: Mapping[int, Api] = {}
         self._handlers: dict[int, Callable[[Request], Answer]] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
@@ -123,6 +128,7 @@ class Dispatcher:
             if exchange.answered is not None:
                 return exchange.answered
             exchange.is_waiting = True
+            exchange.busy_seconds = perf_counter() - started
             # Do not keep the receive buffer as long as the request waits.
             request.body = _NO_BODY
             handled.request_bytes = len(frame) if api.parse else 0
@@ -148,7 +154,17 @@ class Dispatcher:
 class _Exchange:
     """One request and its answer."""
 
-    __slots__ = ("_dispatcher", "_peer", "_request", "_route", "_size", "_started", "answered", "is_waiting")
+    __slots__ = (
+        "_dispatcher",
+        "_peer",
+        "_request",
+        "_route",
+        "_size",
+        "_started",
+        "answered",
+        "busy_seconds",
+        "is_waiting",
+    )
 
     def __init__(
         self, dispatcher: Dispatcher, route: _Route, request: Request, peer: Peer, started: float, size: int
@@ -161,6 +177,8 @@ class _Exchange:
         self._size = size
         self.is_waiting = False
         """The handler has returned, and the answer is delayed."""
+        self.busy_seconds = 0.0
+        """How long the handler took until then."""
         self.answered: Parts | Silence | None = None
 
     def deliver(self, answer: Fields | RawAnswer | Silence) -> None:
@@ -178,6 +196,8 @@ class _Exchange:
         """The parts to send, header first."""
         route = self._route
         seconds = perf_counter() - self._started
+        if self._dispatcher.throttle is not None:
+            answer = self._throttled(answer, self._dispatcher.throttle)
         if isinstance(answer, Silence):
             route.stats.add(seconds, self._size, 0)
             return answer
@@ -203,6 +223,24 @@ class _Exchange:
             parts = [self._header(size) + body]
         route.stats.add(seconds, self._size, size)
         return parts
+
+    def _throttled(
+        self, answer: Fields | RawAnswer | Silence, throttle: Callable[[Request, float, int], int]
+    ) -> Fields | RawAnswer | Silence:
+        """Count the request against the quotas of its client. Above one, the answer says so and the client waits."""
+        route = self._route
+        busy_seconds = self.busy_seconds if self.is_waiting else perf_counter() - self._started
+        delay_ms = throttle(self._request, busy_seconds, self._size)
+        if isinstance(answer, RawAnswer):
+            delay_ms = max(delay_ms, answer.throttle_ms)
+        if delay_ms <= 0 or answer is Silence.CLOSE:
+            return answer
+        self._peer.mute(delay_ms)
+        if isinstance(answer, RawAnswer):
+            return answer if route.api.throttled is None else route.api.throttled(answer, route.version, delay_ms)
+        if isinstance(answer, Silence) or not messages.has_throttle_time(route.api.key, route.version):
+            return answer
+        return {**answer, "throttle_time": delay_ms}
 
     def fail(self, error: Exception) -> Parts | Silence:
         """The API's error answer for an unexpected exception in its handler."""

@@ -30,6 +30,8 @@ _LET_ON_PER_TURN = 16
 _SHORTEST_IDLE_CHECK_MS = 50
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_MS = 100
+_MOST_HELD = 100
+"""Connections above a quota that are held. Those beyond it are closed at once."""
 _KEPT_DESCRIPTORS = 256
 """Descriptors reserved for the files of the store, or an eighth of all if that is less."""
 _IPV4_IN_IPV6 = "::ffff:"
@@ -63,6 +65,9 @@ class Server:
         """Connections refused because of a limit."""
         self.closed: Counter[str] = Counter()
         """Connections closed by the broker, by reason."""
+        self.throttle_connection: Callable[[str], float] | None = None
+        """With a quota: counts a new connection from an address, and returns how many ms it is held unserved."""
+        self._held: set[socket.socket] = set()
         self._log_lines = log_lines
         self._config = config
         self._connections: dict[int, Connection] = {}
@@ -126,6 +131,10 @@ class Server:
             self._log_lines.warn("refused", f"a connection from {host} is refused: {refusal}")
             connected.close()
             return
+        delay_ms = 0.0 if self.throttle_connection is None else self.throttle_connection(host)
+        if delay_ms > 0:
+            self._hold(connected, delay_ms)
+            return
         self._last_number += 1
         try:
             _prepare(connected, config)
@@ -136,6 +145,19 @@ class Server:
             return
         self.limits.add(host)
         self._connections[self._last_number] = connection
+
+    def _hold(self, connected: socket.socket, milliseconds: float) -> None:
+        """Keep a connection above its quota for a while, so that its client cannot try again at once. Then close it."""
+        self.refused += 1
+        if len(self._held) >= _MOST_HELD:
+            connected.close()
+            return
+        self._held.add(connected)
+        self.loop.timers.after(milliseconds, partial(self._let_go, connected))
+
+    def _let_go(self, connected: socket.socket) -> None:
+        self._held.discard(connected)
+        connected.close()
 
     # Backpressure
 
@@ -170,7 +192,7 @@ class Server:
         self.loop.timers.after(max(idle_ms / 4, _SHORTEST_IDLE_CHECK_MS), self._check_idle)
         since = self.loop.now_ms - idle_ms
         for connection in self.connections:
-            if connection.last_active_ms >= since or connection.waits_for_memory:
+            if connection.last_active_ms >= since or connection.waits_for_memory or connection.is_muted:
                 continue
             if connection.is_waiting and not connection.has_ended:
                 continue
@@ -211,8 +233,8 @@ class Server:
 
     def on_fork(self) -> None:
         """In a forked child: close its copies of the sockets. The clients stay with the parent."""
-        for listener in self._listeners:
-            listener.close()
+        for opened in (*self._listeners, *self._held):
+            opened.close()
         for connection in self.connections:
             connection.on_fork()
 
@@ -221,6 +243,8 @@ class Server:
         self.stop_accepting()
         for connection in self.connections:
             connection.close()
+        for held in list(self._held):
+            self._let_go(held)
 
 
 def _prepare(connected: socket.socket, config: BrokerConfig) -> None:

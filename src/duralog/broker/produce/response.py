@@ -56,10 +56,19 @@ def answer(responses: PartitionResponses, acks: int, version: int, *, is_refused
 
 
 def encode(responses: PartitionResponses, version: int) -> bytes:
-    """The whole body. Clients are never throttled or redirected to another broker."""
+    """The whole body. Clients are never redirected to another broker."""
     return b"".join(
         _flexible_parts(responses, version) if version >= FIRST_FLEXIBLE else _plain_parts(responses, version)
     )
+
+
+def throttled(answer: RawAnswer, version: int, throttle_ms: int) -> RawAnswer:
+    """The same answer for a client that has exceeded a quota."""
+    body = answer.parts[-1]
+    assert isinstance(body, bytes)
+    end = _FLEXIBLE_END if version >= FIRST_FLEXIBLE else _NOT_THROTTLED
+    time = struct.pack(">i", throttle_ms)
+    return RawAnswer([*answer.parts[:-1], body[: -len(end)] + time + end[len(time) :]])
 
 
 def _flexible_parts(responses: PartitionResponses, version: int) -> list[bytes]:

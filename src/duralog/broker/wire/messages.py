@@ -23,6 +23,7 @@ __all__ = [
     "decode_response",
     "encode_request",
     "encode_response",
+    "has_throttle_time",
     "is_flexible",
     "optional",
 ]
@@ -34,6 +35,7 @@ LARGEST_REQUEST_BYTES = 8 << 20
 
 _FREE_TEXT = "error_message"
 """The only field of an answer whose text is as long as the broker makes it: it may name what a client has named."""
+_THROTTLE_TIME = "throttle_time"
 _LONGEST_TEXT_BYTES = 32_767
 _BYTES_PER_CHARACTER = 4
 """In UTF-8, at most."""
@@ -63,6 +65,10 @@ def decode_response(api_key: int, version: int, body: bytes | memoryview) -> Any
 def encode_response(api_key: int, version: int, fields: Fields) -> bytes:
     """The body of an answer. Names that this version lacks are dropped; a name that no version has is a mistake."""
     return _encode(response_twin(api_key, version), fields)
+
+
+def has_throttle_time(api_key: int, version: int) -> bool:
+    return _THROTTLE_TIME in response_twin(api_key, version).fields
 
 
 def encode_request(api_key: int, version: int, fields: Fields) -> bytes:

@@ -73,6 +73,8 @@ class RawAnswer:
 
     parts: list[bytes | FileSlice]
     """For an API with flexible versions, the header's empty tag section is not part of it: `dispatch` writes it."""
+    throttle_ms: int = 0
+    """How long the client has to wait, because this answer exceeds a quota."""
 
 
 class Silence(enum.Enum):
@@ -178,6 +180,8 @@ class Api:
     """Also for an exception in the handler."""
     parse: bool = True
     """Whether `Request.message` is wanted. If not, the handler reads `Request.body`."""
+    throttled: Callable[[RawAnswer, int, int], RawAnswer] | None = None
+    """Sets `throttle_time_ms` in a ready-made answer of a version. Only for an API that has such answers."""
     advertised_min_version: int | None = None
     """What ApiVersions reports, if that is less than what is served."""
 

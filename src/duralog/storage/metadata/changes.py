@@ -20,6 +20,7 @@ from duralog.format.internal.internal_topics import CLUSTER_METADATA, COORDINATO
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.uuids import random_uuid
 from duralog.storage.metadata.acls import Acl
+from duralog.storage.metadata.client_quotas import QuotaChanges, quota_fields
 from duralog.storage.metadata.cluster_metadata import (
     ALL_BROKERS,
     BROKER_RESOURCE,
@@ -29,6 +30,7 @@ from duralog.storage.metadata.cluster_metadata import (
 )
 
 _ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
+_MIN_ISR = "min.insync.replicas"
 
 FEATURE_LEVELS: Mapping[str, int] = {
     METADATA_VERSION: 30,
@@ -71,7 +73,7 @@ def first_records(bootstrap: Iterable[MetadataRecord] = ()) -> list[MetadataReco
         ]
     if (state.features or FEATURE_LEVELS).get(_ELIGIBLE_REPLICAS):
         # With this feature, Kafka wants this config in the metadata, not in server.properties.
-        records.append(_config_record(BROKER_RESOURCE, ALL_BROKERS, "min.insync.replicas", "1"))
+        records.append(_config_record(BROKER_RESOURCE, ALL_BROKERS, _MIN_ISR, "1"))
     return records
 
 
@@ -153,6 +155,23 @@ def create_acls(metadata: ClusterMetadata, acls: Iterable[Acl]) -> list[Metadata
 def delete_acls(metadata: ClusterMetadata, ids: Iterable[str]) -> list[MetadataRecord]:
     """Remove access control entries by their ids."""
     records = [_record("REMOVE_ACCESS_CONTROL_ENTRY_RECORD", id=each) for each in ids]
+    return _after_open_transaction(metadata, records) if records else []
+
+
+def alter_client_quotas(metadata: ClusterMetadata, changes: QuotaChanges) -> list[MetadataRecord]:
+    """Set and remove quotas. No records if nothing changes."""
+    records = [_record("CLIENT_QUOTA_RECORD", **fields) for fields in quota_fields(metadata.client_quotas, changes)]
+    return _after_open_transaction(metadata, records) if records else []
+
+
+def set_feature_levels(metadata: ClusterMetadata, levels: Mapping[str, int]) -> list[MetadataRecord]:
+    """Set the levels of features. No records if nothing changes."""
+    present = metadata.features or FEATURE_LEVELS
+    changed = {name: level for name, level in levels.items() if level != present.get(name, 0)}
+    records = [_record("FEATURE_LEVEL_RECORD", name=name, feature_level=level) for name, level in changed.items()]
+    configs = metadata.configs_of(BROKER_RESOURCE, ALL_BROKERS)
+    if changed.get(_ELIGIBLE_REPLICAS) and _MIN_ISR not in configs:
+        records.append(_config_record(BROKER_RESOURCE, ALL_BROKERS, _MIN_ISR, "1"))
     return _after_open_transaction(metadata, records) if records else []
 
 

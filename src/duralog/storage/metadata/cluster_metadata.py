@@ -4,8 +4,8 @@
 and the batches after it, `apply` takes a record. `changes` makes the records of a change; the caller appends them to
 the log as one batch, then applies them.
 
-Records that concern neither topics, configs, features, ACLs nor producer ids (registrations, ...) are ignored. They
-stay in the log: duralog only appends to it.
+Records that concern neither topics, configs, features, ACLs, quotas nor producer ids (registrations, ...) are ignored.
+They stay in the log: duralog only appends to it.
 
 Records between BEGIN_TRANSACTION and END_TRANSACTION are applied at the end, or not at all if the transaction is
 aborted or the log ends inside it.
@@ -26,10 +26,12 @@ from duralog.format.filenames import topic_name_fault
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.varint import Bytes
 from duralog.storage.metadata.acls import Acl
+from duralog.storage.metadata.client_quotas import ClientQuotas, QuotaEntity, apply_client_quota
 from duralog.storage.metadata.metadata_log import MetadataSnapshot, decode_batches, decode_snapshot
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 ALL_BROKERS = ""
 """The name of the broker resource whose configs are for all brokers."""
@@ -72,6 +74,7 @@ class ClusterMetadata:
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._features: dict[str, int] = {}
         self._acls: dict[str, Acl] = {}
+        self._client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         self._next_producer_id = 0
         self._open_transaction: list[MetadataRecord] | None = None
         self._next_offset = 0
@@ -149,6 +152,10 @@ class ClusterMetadata:
         return self._acls
 
     @property
+    def client_quotas(self) -> ClientQuotas:
+        return self._client_quotas
+
+    @property
     def topics(self) -> Mapping[str, TopicState]:
         """By name."""
         return self._topics
@@ -221,6 +228,9 @@ class ClusterMetadata:
                 expected="the id of an access control entry",
                 found=fields["id"],
             )
+
+    def _apply_client_quota(self, fields: Mapping[str, Any]) -> None:
+        apply_client_quota(self._client_quotas, fields)
 
     def _apply_producer_ids(self, fields: Mapping[str, Any]) -> None:
         if fields["next_producer_id"] < self._next_producer_id:
@@ -315,6 +325,7 @@ _TRANSACTIONS: dict[str | None, Callable[[ClusterMetadata], None]] = {
 }
 _CHANGES: dict[str | None, Callable[[ClusterMetadata, Mapping[str, Any]], None]] = {
     "FEATURE_LEVEL_RECORD": ClusterMetadata._apply_feature_level,
+    "CLIENT_QUOTA_RECORD": ClusterMetadata._apply_client_quota,
     "PRODUCER_IDS_RECORD": ClusterMetadata._apply_producer_ids,
     "ACCESS_CONTROL_ENTRY_RECORD": ClusterMetadata._apply_acl,
     "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": ClusterMetadata._apply_remove_acl,

@@ -30,8 +30,10 @@ from duralog.storage.disk.background import Clock
 from duralog.storage.log.retention import is_retention_chosen
 from duralog.storage.metadata import changes as metadata_changes
 from duralog.storage.metadata.acls import Acl, AclFilter, acl_fault, filter_fault
+from duralog.storage.metadata.client_quotas import ClientQuotas, QuotaChanges
 from duralog.storage.metadata.cluster_metadata import (
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     ClusterMetadata,
     PartitionRegistration,
@@ -39,7 +41,7 @@ from duralog.storage.metadata.cluster_metadata import (
 from duralog.storage.metadata.metadata_log import encode_batch
 
 _MOST_MISSING = 100
-_OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE)
+_OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE, CLIENT_METRICS_RESOURCE)
 """The resources with configs other than topics."""
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
@@ -100,6 +102,10 @@ OpenLog = Callable[[], WritableLog]
 """Returns the metadata log, and creates it if necessary. Raises if the metadata must not be changed here."""
 
 
+def _copied(quotas: ClientQuotas) -> ClientQuotas:
+    return {entity: dict(values) for entity, values in quotas.items()}
+
+
 def _of_found_topics(defaults: TopicConfig) -> Mapping[str, str]:
     return _NO_CONFIGS if is_retention_chosen(defaults) else _KEEP_FOR_EVER
 
@@ -134,6 +140,7 @@ class Topics:
         self._topics: Mapping[str, Topic] = {}
         self._configs = {kind: metadata.configured(kind) for kind in _OTHER_RESOURCES}
         self._acls: Sequence[Acl] = tuple(metadata.acls.values())
+        self._client_quotas = _copied(metadata.client_quotas)
         self._replace(metadata.topics)
 
     @property
@@ -255,6 +262,30 @@ class Topics:
             self._change(records)
             self._acls = tuple(self._metadata.acls.values())
 
+    def configured(self, resource_type: int) -> list[str]:
+        """The names of the resources, other than topics, that have configs in the metadata."""
+        return sorted(self._configs[resource_type])
+
+    @property
+    def client_quotas(self) -> ClientQuotas:
+        """A value that is replaced on a change."""
+        return self._client_quotas
+
+    def alter_client_quotas(self, changes: QuotaChanges) -> None:
+        records = metadata_changes.alter_client_quotas(self._metadata, changes)
+        if records:
+            self._change(records)
+
+    def set_feature_levels(self, levels: Mapping[str, int]) -> None:
+        records = metadata_changes.set_feature_levels(self._metadata, levels)
+        if records:
+            self._change(records)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which the metadata log is written."""
+        return self._metadata.writing_epoch
+
     def follow(self, defaults: TopicConfig) -> list[Topic]:
         """Use these defaults for configs that topics do not set. Returns the topics whose configs changed."""
         before, self._defaults = self._topics, defaults
@@ -312,6 +343,8 @@ class Topics:
         self._replace(names)
         if any(record.type_name == "CONFIG_RECORD" for record in records):
             self._configs = {kind: self._metadata.configured(kind) for kind in _OTHER_RESOURCES}
+        if any(record.type_name == "CLIENT_QUOTA_RECORD" for record in records):
+            self._client_quotas = _copied(self._metadata.client_quotas)
 
     def _replace(self, names: Iterable[str]) -> None:
         topics = dict(self._topics)

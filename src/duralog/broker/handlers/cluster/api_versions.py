@@ -17,7 +17,7 @@ from duralog.broker.wire.request import Api, Fields, Request
 from duralog.errors import DuralogError
 from duralog.storage.metadata.folder import METADATA_PARTITION
 
-_SUPPORTED_FEATURES = {
+SUPPORTED_FEATURES = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "kraft.version": (0, 1),
@@ -42,13 +42,13 @@ def handle(runtime: Runtime, apis: Mapping[int, Api], request: Request) -> Field
         "api_keys": [_range(api) for api in apis.values()],
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}
-            for name, (low, high) in _SUPPORTED_FEATURES.items()
+            for name, (low, high) in SUPPORTED_FEATURES.items()
             if low > 0 or request.version >= _FIRST_WITH_LEVEL_0
         ],
         "finalized_features_epoch": _metadata_offset(runtime),
         "finalized_features": [
             {"name": name, "min_version_level": finalized[name], "max_version_level": finalized[name]}
-            for name in _SUPPORTED_FEATURES
+            for name in SUPPORTED_FEATURES
             if finalized.get(name, 0) > 0
         ],
     }

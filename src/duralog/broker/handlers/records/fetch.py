@@ -12,9 +12,10 @@ from typing import Any
 from duralog.broker.authorization.authorizer import Authorizer
 from duralog.broker.fetch.purgatory import Fetch, Fetches
 from duralog.broker.fetch.reading import FetchLimits
-from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode
+from duralog.broker.fetch.response import FIRST_WITH_TOPIC_IDS, encode, throttled
 from duralog.broker.fetch.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key
 from duralog.broker.fetch.wanted import Wanted
+from duralog.broker.quotas.client_quotas import ClientQuotas
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.leadership import NO_EPOCH
 from duralog.broker.topics.partition import NO_TOPIC_ID
@@ -38,12 +39,16 @@ def handle(
     partitions: Partitions,
     fetches: Fetches,
     authorizer: Authorizer | None,
+    quotas: ClientQuotas,
     request: Request,
 ) -> Answer:
     message, version = request.message, request.version
     if not 0 <= message.isolation_level < len(_ISOLATIONS):
         return refuse(request, error_codes.UNKNOWN_SERVER_ERROR, None)
     max_bytes = min(message.max_bytes, runtime.config.fetch_max_bytes)
+    quota = quotas.of_fetch(request)
+    if quota is not None:
+        max_bytes = min(max_bytes, quota.most_bytes)
     is_replica = _is_replica(message, version)
     may_read = None if authorizer is None else _reader(authorizer, request, is_replica=is_replica)
     limits = FetchLimits(max_bytes, _ISOLATIONS[message.isolation_level], is_replica, may_read)
@@ -78,6 +83,7 @@ def handle(
             max_wait_ms=message.max_wait,
             session=session,
             wants_session=wants_session,
+            quota=quota,
         )
     )
 
@@ -159,4 +165,4 @@ def refuse(request: Request, error_code: int, message: str | None) -> Fields:
     }
 
 
-API = Api(1, "Fetch", 4, 18, handle, refuse)
+API = Api(1, "Fetch", 4, 18, handle, refuse, throttled=throttled)

@@ -17,6 +17,7 @@ from duralog.broker.produce.appends import ProducerAppends
 from duralog.broker.produce.checked import CheckedProduce
 from duralog.broker.produce.ordinary import append_ordinary, ordinary_appends
 from duralog.broker.produce.request import FIRST_WITH_TOPIC_IDS, ProduceRequest, parse
+from duralog.broker.produce.response import throttled
 from duralog.broker.produce.rules import has_transactional_records
 from duralog.broker.wire.error_codes import TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 from duralog.broker.wire.request import Answer, Api, Fields, Request
@@ -90,4 +91,4 @@ def _topic_field(topic: bytes, version: int) -> Fields:
     return {"name": topic.decode("utf-8", "replace")}
 
 
-API = Api(0, "Produce", 3, 13, handle, refuse, parse=False, advertised_min_version=0)
+API = Api(0, "Produce", 3, 13, handle, refuse, parse=False, throttled=throttled, advertised_min_version=0)

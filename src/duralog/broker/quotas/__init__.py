@@ -1,0 +1,1 @@
+"""Quotas of users, client ids and addresses: which one applies, how much of it is used, and for how long to wait."""
