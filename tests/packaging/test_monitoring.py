@@ -7,7 +7,7 @@ import re
 import urllib.request
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Address

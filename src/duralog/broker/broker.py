@@ -43,13 +43,22 @@ from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.net.host_names import HostNames
 from duralog.broker.net.limits import ConnectionLimits
-from duralog.broker.net.listening import DEFAULT_HOST, Address, Listening, MetricsAddress, bind
+from duralog.broker.net.listening import (
+    DEFAULT_HOST,
+    Address,
+    Listener,
+    Listening,
+    MetricsAddress,
+    bind,
+    is_loopback,
+)
 from duralog.broker.net.log_lines import LogLines, error_text, logger, one_line
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
 from duralog.broker.produce.appends import ProducerAppends
 from duralog.broker.quotas.client_quotas import ClientQuotas
 from duralog.broker.runtime import Runtime
+from duralog.broker.security.listener_security import PLAINTEXT, ListenerSecurity
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.producer_ids import ProducerIds
 from duralog.broker.topics.topics import Topics
@@ -57,6 +66,8 @@ from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
 from duralog.broker.wire.request import Node
 from duralog.config import BROKER_CONFIGS, BrokerConfig
+from duralog.config.definitions import HIDDEN
+from duralog.config.listener_config import is_secret
 from duralog.storage.disk import forks
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.log_directory import DEFAULT_NODE_ID
@@ -111,17 +122,29 @@ class Broker:
             self.store = Store(data_dir, config=self._given_config, clock=self.clock)
             opened.callback(self._close_store)
             self._is_open = True
+            securities = [self._security(listener) for listener in self._listening.listeners]
             self._make_parts([listener.getsockname()[1] for listener in listeners], opened)
             self._warn_of_stored_configs()
             self.groups.load()
             self.transactions.load()
             self._serve_metrics(opened)
-            for listener, node in zip(listeners, self._nodes, strict=True):
-                self.server.listen(listener, node)
+            for listener, node, security in zip(listeners, self._nodes, securities, strict=True):
+                self.server.listen(listener, node, security)
             self._workers.submit(warm_up, self._after_warm_up)
             self._opened = opened.pop_all()
         forks.belongs_here(self)
         return self
+
+    def _security(self, listener: Listener) -> ListenerSecurity | None:
+        if listener.protocol == PLAINTEXT:
+            return None
+        return ListenerSecurity(
+            listener.name,
+            listener.protocol,
+            self.config,
+            is_loopback=is_loopback(listener.bound.host),
+            credentials=lambda: self.store.scram_credentials,
+        )
 
     def on_fork(self) -> None:
         # None of its callbacks runs: what they would close belongs to the parent.
@@ -156,7 +179,9 @@ class Broker:
         opened.callback(names.close)
         self.limits = ConnectionLimits(self.config, names)
         self.dispatcher = Dispatcher(log_lines)
-        self.server = Server(self.loop, self.dispatcher, self.limits, log_lines, config=lambda: self.config)
+        self.server = Server(
+            self.loop, self.dispatcher, self.limits, log_lines, config=lambda: self.config, clock=self.clock
+        )
         self._workers = Workers(self.loop.call_soon)
         self.runtime = Runtime(
             self.store,
@@ -217,7 +242,8 @@ class Broker:
     def _warn_of_stored_configs(self) -> None:
         """Log the configs in the cluster metadata that have no effect, and how to reset them."""
         own, for_all = (self.store.configs_of(BROKER_RESOURCE, each) for each in (str(self.store.node_id), ALL_BROKERS))
-        for name, text in {**for_all, **own}.items():
+        for name, value in {**for_all, **own}.items():
+            text = HIDDEN if is_secret(name) else value
             reset = f"reset it with: duralog config reset {self.address} {name}"
             if self.config.is_fixed(name):
                 why = "an override given at the start wins"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duralog.config.definitions import ConfigDef, definitions_of, nearest
+from duralog.config.definitions import ConfigDef, Password, definitions_of, nearest
 from duralog.config.kafka_only_configs import is_known_to_kafka
 from duralog.config.server_settings import ServerSettings
 from duralog.config.sources import ConfigSource, Origin
@@ -22,6 +22,7 @@ from duralog.format.java_properties import decode_properties
 from duralog.format.varint import Bytes
 
 _SMALLEST_CLEANER_MAP_BYTES = 1 << 20
+LISTENER_PREFIX = "listener.name."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +38,16 @@ class BrokerConfig(ServerSettings):
     reached_from: frozenset[str] = field(default_factory=frozenset, compare=False, repr=False)
     """The addresses that clients can come from, of a broker that only this machine reaches. Empty for anywhere."""
 
+    of_listeners: Mapping[str, Password] = field(default_factory=dict, compare=False, repr=False)
+    """The configs with the prefix of a listener. None is shown: some are secrets (`duralog.config.listener_config`)."""
+
     @classmethod
     def of(cls, values: Mapping[str, object]) -> BrokerConfig:
         """Configs by Kafka's names. Refuses unknown names, bad values and contradictions."""
         known = {name: value for name, value in values.items() if not _is_kafkas_alone(name)}
         parsed = {name: broker_definition(name).parse(value) for name, value in known.items()}
-        return cls()._with(parsed, Origin.BROKER)._checked()
+        config = replace(cls()._with(parsed, Origin.BROKER), of_listeners=_of_listeners(values))
+        return config._checked()
 
     @classmethod
     def from_properties(cls, data: Bytes, overrides: Mapping[str, object] | None = None) -> BrokerConfig:
@@ -76,7 +81,9 @@ class BrokerConfig(ServerSettings):
         except InvalidConfig:
             changed, contradicting = self._with_as_many_as_possible(parsed)
             ignored |= contradicting
-        return replace(changed, ignored={**self.ignored, **ignored})
+        own = {name: text for name, text in _of_listeners(values).items() if name not in self.fixed}
+        of_listeners = {**self.of_listeners, **own}
+        return replace(changed, ignored={**self.ignored, **ignored}, of_listeners=of_listeners)
 
     def _with_as_many_as_possible(self, parsed: Mapping[str, Any]) -> tuple[BrokerConfig, dict[str, str]]:
         """One config may only be allowed together with another one: so again and again, until no more are."""
@@ -209,6 +216,10 @@ def broker_definition(name: str) -> ConfigDef:
 
 def _is_kafkas_alone(name: str) -> bool:
     return name not in BROKER_CONFIGS and is_known_to_kafka(name)
+
+
+def _of_listeners(values: Mapping[str, object]) -> dict[str, Password]:
+    return {name: Password(str(value).strip()) for name, value in values.items() if name.startswith(LISTENER_PREFIX)}
 
 
 def _unknown(name: str) -> str:

@@ -28,6 +28,19 @@ INT64_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
 
 
+HIDDEN = "[hidden]"
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A secret. Only `value` shows it: no log line, error or answer may contain that."""
+
+    value: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
     """A type of value."""
@@ -86,6 +99,12 @@ def _parse_string(value: object) -> str | None:
     return value.strip() if isinstance(value, str) else None
 
 
+def _parse_password(value: object) -> Password | None:
+    if isinstance(value, str):
+        return Password(value.strip())
+    return value if isinstance(value, Password) else None
+
+
 def _parse_list(value: object) -> tuple[str, ...] | None:
     """The elements without repetitions, in the order given. None if one of them is empty."""
     if isinstance(value, str):
@@ -111,6 +130,8 @@ INT = Kind("int", "a whole number of 32 bits", _whole_number(32), str)
 LONG = Kind("long", "a whole number of 64 bits", _whole_number(64), str)
 DOUBLE = Kind("double", "a number", _parse_double, _double_text)
 STRING = Kind("string", "text", _parse_string, str)
+CLASS = Kind("class", "the name of a Java class", _parse_string, str)
+PASSWORD = Kind("password", "text", _parse_password, str)
 LIST = Kind("list", "a list of words", _parse_list, ",".join)
 WORDS = Kind("list", "a list of words", _parse_set, lambda value: ",".join(sorted(value)))
 """A list whose order does not matter."""

@@ -22,7 +22,7 @@ from duralog.config.definitions import (
     one_of_any_case,
     optional_config,
 )
-from duralog.config.log_settings import LogSettings
+from duralog.config.security_settings import SecuritySettings
 from duralog.config.topic import DAY_MS, HOUR_MS, MINUTE_MS
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -34,7 +34,7 @@ _NUMBERS_OF_ADDRESSES = Allowed("of the form ADDRESS:NUMBER,ADDRESS:NUMBER", is_
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings(LogSettings):
+class ServerSettings(SecuritySettings):
     """Kafka's broker configs beyond the logs. Times are milliseconds unless the name says otherwise."""
 
     node_id: int | None = optional_config(
@@ -56,7 +56,7 @@ class ServerSettings(LogSettings):
     listener_security_protocol_map: str = config(
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        doc="What the names of listeners stand for. PLAINTEXT is supported.",
+        doc="The security protocol of each listener name.",
     )
     controller_listener_names: tuple[str, ...] | None = optional_config(
         LIST, NOT_EMPTY, doc="Listeners of Kafka's controllers, which are not opened: duralog has none."

@@ -46,6 +46,7 @@ from duralog.storage.log.retention import (
 )
 from duralog.storage.metadata.acls import Acl, AclFilter
 from duralog.storage.metadata.client_quotas import ClientQuotas, QuotaChanges
+from duralog.storage.metadata.scram import ScramChanges, ScramCredential, ScramUser
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opening import OpenedDirectory, Opening
@@ -360,6 +361,15 @@ class Store:
     def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
         """Remove the access control entries that any of the filters selects. Returns those of each filter."""
         return self._changes.delete_acls(filters)
+
+    @property
+    def scram_credentials(self) -> Mapping[ScramUser, ScramCredential]:
+        """The SCRAM credentials of users, by name and mechanism."""
+        return self._topics.scram_credentials
+
+    def alter_scram_credentials(self, changes: ScramChanges) -> None:
+        """Set SCRAM credentials of users; None removes one, which must exist."""
+        self._changes.alter_scram_credentials(changes)
 
     # Retention
 

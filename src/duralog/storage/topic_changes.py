@@ -19,6 +19,7 @@ from duralog.storage.log.retention import COMPACT
 from duralog.storage.metadata.acls import Acl, AclFilter
 from duralog.storage.metadata.client_quotas import QuotaChanges
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
+from duralog.storage.metadata.scram import ScramChanges
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opening import OpenedDirectory
@@ -133,6 +134,11 @@ class TopicChanges:
         with self._logs.changing:
             self._logs.check_writable()
             self._topics.set_feature_levels(levels)
+
+    def alter_scram_credentials(self, changes: ScramChanges) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._topics.alter_scram_credentials(changes)
 
     def take_producer_ids(self) -> range:
         with self._logs.changing:

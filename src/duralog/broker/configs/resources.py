@@ -27,6 +27,7 @@ from duralog.config.entries import (
     Value,
 )
 from duralog.config.kafka_only_configs import KAFKA_ONLY_CONFIGS
+from duralog.config.listener_config import is_secret
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.store import Store
@@ -77,11 +78,11 @@ class ConfigLayers:
     def values(self, name: str) -> tuple[Value, ...]:
         """What a broker config and its synonyms are set to, the value in force first."""
         names = _SYNONYMS.get(name, (name,))
-        is_secret = _kind_of(name) == PASSWORD
+        is_hidden = is_secret(name)
 
         def values(layers: Iterable[tuple[int, Mapping[str, str]]]) -> list[Value]:
             return [
-                Value(each, None if is_secret else layer[each], source)
+                Value(each, None if is_hidden else layer[each], source)
                 for source, layer in layers
                 for each in names
                 if each in layer
@@ -141,7 +142,7 @@ def broker_entries(store: Store, listeners: str | None) -> Iterator[Entry]:
 def all_brokers_entries(store: Store) -> Iterator[Entry]:
     """What is set for all brokers."""
     for name, text in sorted(store.configs_of(BROKER_RESOURCE, ALL_BROKERS).items()):
-        kind = _kind_of(name)
+        kind = PASSWORD if is_secret(name) else _kind_of(name)
         shown = None if kind == PASSWORD else text
         value = Value(name, shown, ALL_BROKERS_SOURCE)
         yield Entry(name, shown, (value,), kind, _doc_of(name), read_only=name not in DYNAMIC_CONFIGS)

@@ -18,11 +18,10 @@ down by the network, and costs no more memory than what it has sent already.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 from duralog.broker.net.dispatch import Dispatcher, Parts
 from duralog.broker.net.event_loop import BROKEN, HANGUP, PEER_CLOSED, READABLE, WRITABLE, EventLoop
@@ -30,6 +29,9 @@ from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.log_lines import error_text
 from duralog.broker.net.outgoing import Outgoing, ShortFile
 from duralog.broker.net.request_memory import RequestMemory
+from duralog.broker.net.timers import Timer
+from duralog.broker.net.tls_socket import Connected, TlsSocket
+from duralog.broker.security.sasl import SaslSession
 from duralog.broker.wire.frames import FrameReader
 from duralog.broker.wire.principal import ANONYMOUS
 from duralog.broker.wire.request import DelayedAnswer, Node, Silence
@@ -38,6 +40,9 @@ from duralog.errors import DuralogError
 _SENT_AT_ONCE_BYTES = 64 << 10
 """Answers up to this size are sent together."""
 _SENT_PER_TURN_BYTES = 4 << 20
+LOGIN_MS = 30_000
+"""A client that needs longer for its log-in is closed."""
+_NO_ANSWER = ("refused", "a request that has no answer failed")
 _TURN_SECONDS = 0.005
 """How long requests of one client are started before other clients are served."""
 
@@ -66,8 +71,11 @@ class Connection:
     """A connected client. All of it happens on the loop's thread."""
 
     __slots__ = (
+        "_dispatch",
+        "_ending",
         "_events",
         "_later",
+        "_login_deadline",
         "_outgoing",
         "_reader",
         "_server",
@@ -77,6 +85,7 @@ class Connection:
         "is_closed",
         "is_muted",
         "last_active_ms",
+        "login",
         "memory_bytes",
         "moved_bytes",
         "node",
@@ -90,12 +99,14 @@ class Connection:
     )
 
     def __init__(
-        self, server: ConnectionOwner, connected: socket.socket, client_host: str, number: int, node: Node
+        self, server: ConnectionOwner, connected: Connected, client_host: str, number: int, node: Node
     ) -> None:
         self.client_host = client_host
         self.number = number
         self.node = node
         self.principal = ANONYMOUS
+        self.login: SaslSession | None = None
+        """By SASL, of a listener with SASL."""
         self.has_ended = False
         """It sends no more. It may still read its answer, or be gone: sending shows which."""
         self.is_closed = False
@@ -116,7 +127,11 @@ class Connection:
         self._server = server
         self._socket = connected
         self._reader = FrameReader(server.limits.largest_request_bytes, server.spare_buffers)
+        self._dispatch: Callable[[memoryview, Any], Parts | DelayedAnswer | Silence] = server.dispatcher.dispatch
         self._later: DelayedAnswer | None = None
+        self._ending: tuple[str, str] | None = None
+        """Why it is closed once its answer is sent."""
+        self._login_deadline: Timer | None = None
         self._outgoing = Outgoing(connected)
         self._events = READABLE | PEER_CLOSED
         server.loop.watch(connected.fileno(), self._events, self._on_event)
@@ -146,6 +161,24 @@ class Connection:
     def wanted_bytes(self) -> int:
         """The memory that it needs to receive its request completely; 0 if it holds nothing yet."""
         return self._reader.missing_bytes
+
+    # Log-in
+
+    def begin_login(self, login: SaslSession, largest_token_bytes: int) -> None:
+        """Before anything else, the client has to log in, within some seconds."""
+        self.login = login
+        self._dispatch = login.dispatch
+        self._reader.largest_frame_bytes = min(largest_token_bytes, self._server.limits.largest_request_bytes)
+        reason = f"it has not logged in within {LOGIN_MS // 1000} seconds"
+        self._login_deadline = self._server.loop.timers.after(LOGIN_MS, partial(self.close, "log-in", reason))
+
+    def logged_in(self) -> None:
+        self._reader.largest_frame_bytes = self._server.limits.largest_request_bytes
+        if self._login_deadline is not None:
+            self._login_deadline.cancel()
+
+    def end_after_answer(self, kind: str, reason: str) -> None:
+        self._ending = kind, reason
 
     # Events
 
@@ -231,7 +264,6 @@ class Connection:
     def _handle_frames(self) -> None:
         """Handle every complete request, until one has to wait. Answers are collected and sent together."""
         server, reader = self._server, self._reader
-        dispatch = server.dispatcher.dispatch
         answers: Parts = []
         size = 0
         until = perf_counter() + _TURN_SECONDS
@@ -243,7 +275,7 @@ class Connection:
                 frame = reader.next_frame()
                 if frame is None:
                     break
-                answer = dispatch(frame, self)
+                answer = self._dispatch(frame, self)
                 if type(answer) is list:
                     answers += answer
                     first = answer[0]
@@ -260,7 +292,7 @@ class Connection:
                 elif answer is Silence.CLOSE:
                     if answers:
                         self._send_parts(answers)
-                    self.close("refused", "a request that has no answer failed")
+                    self.close(*(self._ending or _NO_ANSWER))
                     return
                 if self.is_muted:
                     break
@@ -335,7 +367,7 @@ class Connection:
             return
         if isinstance(parts, Silence):
             if parts is Silence.CLOSE:
-                self.close("refused", "a request that has no answer failed")
+                self.close(*(self._ending or _NO_ANSWER))
             else:
                 # What has arrived already is handled before anything else is read.
                 self.waits_for_turn = True
@@ -350,7 +382,10 @@ class Connection:
         if not self.is_closed:
             self._send()
             self._count_memory()
-            self._go_on()
+            if self._ending is None:
+                self._go_on()
+            elif not self._outgoing:
+                self.close(*self._ending)
 
     def _send_parts(self, parts: Parts) -> None:
         if len(parts) == 1 and not self._outgoing and type(parts[0]) is bytes:
@@ -391,6 +426,8 @@ class Connection:
         self.is_closed = True
         if kind is not None:
             self._server.report_closed(kind, self.client_host, reason)
+        if self._login_deadline is not None:
+            self._login_deadline.cancel()
         self._server.forget(self)
         self._server.loop.forget(self._socket)
         self._outgoing.clear()
@@ -399,3 +436,27 @@ class Connection:
         self._count_memory()
         if later is not None:
             later.leave()
+
+
+class TlsConnection(Connection):
+    """A client with TLS. What OpenSSL holds already, epoll does not report: it is read in the next turn."""
+
+    __slots__ = ("_tls",)
+
+    def __init__(
+        self, server: ConnectionOwner, connected: TlsSocket, client_host: str, number: int, node: Node
+    ) -> None:
+        self._tls = connected
+        super().__init__(server, connected, client_host, number, node)
+
+    def _serve(self, events: int) -> None:
+        super()._serve(events)
+        self._read_pending()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._read_pending()
+
+    def _read_pending(self) -> None:
+        if not self.is_closed and not self._is_busy() and self._tls.pending():
+            self._server.loop.call_soon(partial(self._on_event, READABLE))

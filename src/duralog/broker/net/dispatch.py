@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Protocol
 
 from duralog.broker.net.log_lines import LogLines, error_text
+from duralog.broker.security.sasl import SaslSession
 from duralog.broker.wire import messages
 from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION, code_of
 from duralog.broker.wire.frames import InvalidFrame, decode_header, skip_tagged_fields
@@ -26,8 +27,6 @@ from duralog.broker.wire.request_stats import ApiStats
 from duralog.errors import DuralogError
 
 API_VERSIONS = 18
-_LOGIN_APIS = (17, 36)
-_LOGIN = ": the client tries to log in by SASL, which is not supported: set security.protocol=PLAINTEXT"
 Parts = list[bytes | FileSlice]
 
 _NO_BODY = memoryview(b"")
@@ -48,6 +47,7 @@ class Peer(Protocol):
     client_host: str
     node: Node
     principal: Principal
+    login: SaslSession | None
 
     def deliver(self, parts: Parts | Silence) -> None:
         """Send a delayed answer."""
@@ -91,8 +91,10 @@ class Dispatcher:
         self.stats = {key: ApiStats(api.name) for key, api in apis.items()}
         self._routes.clear()
 
-    def dispatch(self, frame: memoryview, peer: Peer) -> Parts | DelayedAnswer | Silence:
-        """Handle a request. A delayed answer is delivered to the peer when it is ready."""
+    def dispatch(
+        self, frame: memoryview, peer: Peer, refusal: tuple[int, str] | None = None
+    ) -> Parts | DelayedAnswer | Silence:
+        """Handle a request, or refuse it. A delayed answer is delivered to the peer when it is ready."""
         started = perf_counter()
         header = decode_header(frame)
         route = self._routes.get((header.api_key, header.version)) or self._find_route(header.api_key, header.version)
@@ -111,12 +113,15 @@ class Dispatcher:
             peer.client_host,
             peer.node,
             peer.principal,
+            peer.login,
         )
         exchange = _Exchange(self, route, request, peer, started, len(frame))
         if route.is_refused:
             return exchange.finish(api.refuse(request, UNSUPPORTED_VERSION, None))
         if api.parse:
             request.message = messages.decode_request(header.api_key, header.version, body)
+        if refusal is not None:
+            return exchange.finish(api.refuse(request, *refusal))
         try:
             handled = route.handle(request)
         except messages.InvalidMessage:
@@ -138,8 +143,7 @@ class Dispatcher:
     def _find_route(self, api_key: int, version: int) -> _Route:
         api = self._apis.get(api_key)
         if api is None:
-            reason = _LOGIN if api_key in _LOGIN_APIS else ""
-            raise InvalidFrame(f"there is no API with key {api_key}{reason}")
+            raise InvalidFrame(f"there is no API with key {api_key}")
         handle, stats = self._handlers[api_key], self.stats[api_key]
         if api.min_version <= version <= api.max_version:
             is_flexible = messages.is_flexible(api_key, version)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 import os
 import select
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from duralog.broker.net.log_lines import error_text, one_line
 from duralog.broker.net.timers import Timers
@@ -38,6 +38,14 @@ def steady_clock_ms() -> float:
     return time.monotonic() * 1000
 
 
+class Closable(Protocol):
+    """A socket, plain or with TLS."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class EventLoop:
     """Only `call_soon` and `stop` may be called from other threads."""
 
@@ -52,7 +60,7 @@ class EventLoop:
         self._epoll.register(self._wakeup, READABLE)
         self._callbacks: dict[int, Callable[[int], None]] = {self._wakeup: self._woken}
         self._soon: deque[Work] = deque()
-        self._to_close: list[socket.socket] = []
+        self._to_close: list[Closable] = []
         self._is_woken = False
         self._is_stopping = False
         self._is_polling = False
@@ -73,10 +81,13 @@ class EventLoop:
     def change(self, descriptor: int, events: int) -> None:
         self._epoll.modify(descriptor, events)
 
-    def forget(self, connected: socket.socket) -> None:
+    def unwatch(self, descriptor: int) -> None:
+        if self._callbacks.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def forget(self, connected: Closable) -> None:
         """Stop watching and close, the latter when this turn is over."""
-        if self._callbacks.pop(connected.fileno(), None) is not None:
-            self._epoll.unregister(connected.fileno())
+        self.unwatch(connected.fileno())
         self._to_close.append(connected)
 
     # Work

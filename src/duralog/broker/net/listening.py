@@ -1,8 +1,9 @@
 """The addresses that the broker listens on, and those it advertises: from Kafka's configs or the command line.
 
 There may be several listeners, as clients inside and outside of containers need different addresses: each client gets
-the advertised address of the listener that it connected to. None is encrypted. Kafka's example configuration
-has another listener for controllers, which this broker does not have: those in `controller.listener.names` are ignored.
+the advertised address of the listener that it connected to. Each has a security protocol
+(`duralog.broker.security.listener_security`). Kafka's example configuration has another listener for controllers, which
+this broker does not have: those in `controller.listener.names` are ignored.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import errno
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from duralog.broker.security.listener_security import PLAINTEXT, PROTOCOLS
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
-PLAINTEXT = "PLAINTEXT"
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """What a system without IPv6 says to it."""
 _LISTENER = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%a-z]*\]|[^\[\]:]*):(-?[0-9]{1,6})")
@@ -51,6 +53,7 @@ class Listener:
     name: str
     bound: Address
     advertised: Address
+    protocol: str = PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +80,14 @@ class Listening:
             raise InvalidConfig(
                 f"one address for clients is not enough for {len(self.listeners)} listeners: set advertised.listeners"
             )
-        return Listening.at(self.listeners[0].bound, advertised)
+        return Listening((replace(self.listeners[0], advertised=advertised),))
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Listening:
         """By `listeners` and `advertised.listeners`."""
-        bound = _for_clients(config, "listeners", config.listeners)
-        advertised = _for_clients(config, "advertised.listeners", config.advertised_listeners or ())
+        protocols = _protocols(config)
+        bound = _for_clients(config, "listeners", config.listeners, protocols)
+        advertised = _for_clients(config, "advertised.listeners", config.advertised_listeners or (), protocols)
         if not bound:
             raise InvalidConfig("listeners: there is none for clients, only those of controllers")
         ports = [address.port for address in bound.values() if address.port]
@@ -94,7 +98,10 @@ class Listening:
         if any(is_anywhere(address.host) for address in advertised.values()):
             raise InvalidConfig("advertised.listeners: clients cannot connect to a wildcard address")
         return cls(
-            tuple(Listener(name, where, advertised.get(name) or _reachable(where)) for name, where in bound.items())
+            tuple(
+                Listener(name, where, advertised.get(name) or _reachable(where), protocols[name])
+                for name, where in bound.items()
+            )
         )
 
 
@@ -156,9 +163,10 @@ def _reachable(bound: Address) -> Address:
     return Address(socket.gethostname(), bound.port) if is_anywhere(bound.host) else bound
 
 
-def _for_clients(config: BrokerConfig, config_name: str, listeners: tuple[str, ...]) -> dict[str, Address]:
+def _for_clients(
+    config: BrokerConfig, config_name: str, listeners: tuple[str, ...], protocols: Mapping[str, str]
+) -> dict[str, Address]:
     """By their names, in order, without those of controllers."""
-    protocols = dict(_protocol(part) for part in config.listener_security_protocol_map.split(",") if part.strip())
     found: dict[str, Address] = {}
     for listener in listeners:
         match = _LISTENER.fullmatch(listener)
@@ -170,15 +178,19 @@ def _for_clients(config: BrokerConfig, config_name: str, listeners: tuple[str, .
         protocol = protocols.get(name)
         if protocol is None:
             raise InvalidConfig(f"{config_name}: listener.security.protocol.map does not say what {name} is")
-        if protocol != PLAINTEXT:
+        if protocol not in PROTOCOLS:
             raise InvalidConfig(
-                f"{config_name}: {name} wants {protocol}; only {PLAINTEXT} is supported: leave it out, or say where to"
-                " listen with --listen"
+                f"{config_name}: {name} wants {protocol}; a security protocol is one of {', '.join(PROTOCOLS)}"
             )
         if name in found:
             raise InvalidConfig(f"{config_name}: {name} is given twice, each listener needs its own name")
         found[name] = Address(match[2].strip("[]"), int(match[3]))
     return found
+
+
+def _protocols(config: BrokerConfig) -> dict[str, str]:
+    """The security protocols by the names of listeners."""
+    return dict(_protocol(part) for part in config.listener_security_protocol_map.split(",") if part.strip())
 
 
 def _protocol(part: str) -> tuple[str, str]:

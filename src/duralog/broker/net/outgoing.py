@@ -1,7 +1,8 @@
 """What a connection still has to send: bytes, and slices of files that the kernel sends.
 
 Files go out by `sendfile`, right after the bytes before them (`MSG_MORE`), so that they share packets. They hold no
-memory, only the open file. If a file has become shorter than promised, the answer cannot be completed (`ShortFile`).
+memory, only the open file. With TLS, files are read in pieces, one of which may be in memory. If a file has become
+shorter than promised, the answer cannot be completed (`ShortFile`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import socket
 from collections import deque
 
+from duralog.broker.net.tls_socket import Connected, TlsSocket
 from duralog.broker.wire.request import FileSlice
 
 _FILE_PIECE_BYTES = 48 << 10
@@ -26,7 +28,7 @@ class Outgoing(deque[bytes | memoryview | FileSlice]):
 
     __slots__ = ("_socket",)
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: Connected) -> None:
         super().__init__()
         self._socket = connected
 
@@ -68,6 +70,8 @@ class Outgoing(deque[bytes | memoryview | FileSlice]):
 
     def _send_file(self, room: int) -> int:
         """Returns how many bytes of the first slice were sent, before the socket had enough."""
+        if isinstance(self._socket, TlsSocket):
+            return self._send_encrypted(self._socket, room)
         part = self.popleft()
         assert isinstance(part, FileSlice)
         to, source = self._socket.fileno(), part.file.fileno()
@@ -85,3 +89,29 @@ class Outgoing(deque[bytes | memoryview | FileSlice]):
             if position < end:
                 self.appendleft(FileSlice(part.file, position, end - position))
         return position - part.position
+
+    def _send_encrypted(self, connected: TlsSocket, room: int) -> int:
+        """The same with TLS, piece by piece. What was read and not sent becomes the first part."""
+        part = self.popleft()
+        assert isinstance(part, FileSlice)
+        position, end = part.position, part.position + part.size
+        stop = min(end, position + room)
+        rest: memoryview | None = None
+        try:
+            while position < stop and rest is None:
+                piece = connected.read_file(part.file.fileno(), position, end - position)
+                if not piece:
+                    raise ShortFile(f"a file ends before position {position}, {end - position} bytes were to be sent")
+                position += len(piece)
+                try:
+                    sent = connected.send(piece)
+                except BlockingIOError:
+                    sent = 0
+                if sent < len(piece):
+                    rest = memoryview(piece)[sent:]
+        finally:
+            if position < end:
+                self.appendleft(FileSlice(part.file, position, end - position))
+            if rest is not None:
+                self.appendleft(rest)
+        return position - part.position - (0 if rest is None else len(rest))

@@ -13,16 +13,24 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
-from duralog.broker.net.connection import Connection
+from duralog.broker.net.connection import Connection, TlsConnection
 from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import READABLE, EventLoop
+from duralog.broker.net.handshake import Handshake
 from duralog.broker.net.limits import ConnectionLimits
-from duralog.broker.net.log_lines import LogLines
+from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.net.request_memory import RequestMemory
+from duralog.broker.net.tls_socket import TlsSocket
+from duralog.broker.net.workers import Workers
+from duralog.broker.security.listener_security import ListenerSecurity
+from duralog.broker.security.sasl import SaslSession
 from duralog.broker.wire.frames import SHARED_BUFFER_BYTES
+from duralog.broker.wire.principal import ANONYMOUS, Principal
 from duralog.broker.wire.request import Node
 from duralog.config import BrokerConfig
+from duralog.storage.disk.background import Clock, wall_clock_ms
 
 _ACCEPTED_PER_TURN = 64
 _LET_ON_PER_TURN = 16
@@ -32,10 +40,20 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_MS = 100
 _MOST_HELD = 100
 """Connections above a quota that are held. Those beyond it are closed at once."""
+_LOGIN_THREADS = 2
+_RELOAD_MS = 5_000
+"""How often the files of certificates are checked for changes."""
 _KEPT_DESCRIPTORS = 256
 """Descriptors reserved for the files of the store, or an eighth of all if that is less."""
 _IPV4_IN_IPV6 = "::ffff:"
 """The prefix of an IPv4 address on a dual-stack socket."""
+
+
+class _WayIn(NamedTuple):
+    """What a listener gives to its connections."""
+
+    node: Node
+    security: ListenerSecurity | None
 
 
 class Server:
@@ -48,6 +66,8 @@ class Server:
         limits: ConnectionLimits,
         log_lines: LogLines,
         config: Callable[[], BrokerConfig],
+        *,
+        clock: Clock = wall_clock_ms,
     ) -> None:
         self.loop = loop
         self.dispatcher = dispatcher
@@ -60,6 +80,15 @@ class Server:
             limits.largest_request_bytes,
             holders=lambda: list(self._connections.values()),
         )
+        self.login_workers = Workers(loop.call_soon, _LOGIN_THREADS)
+        """For TLS handshakes."""
+        self._token_workers = Workers(loop.call_soon, _LOGIN_THREADS)
+        """For tokens: they may have to wait for the keys of the issuer."""
+        self._clock = clock
+        self._handshakes: set[Handshake] = set()
+        self._securities: list[ListenerSecurity] = []
+        self._followed: BrokerConfig | None = None
+        self._is_reloading = False
         self.background_requests = 0
         self.refused = 0
         """Connections refused because of a limit."""
@@ -86,8 +115,11 @@ class Server:
 
     # Accepting
 
-    def listen(self, listener: socket.socket, node: Node) -> None:
-        """Accept clients, which know this broker as that node. REQUIRES: the socket is bound."""
+    def listen(self, listener: socket.socket, node: Node, security: ListenerSecurity | None = None) -> None:
+        """Accept clients, which know this broker as that node. REQUIRES: the socket is bound.
+
+        Without `security`, they are neither encrypted nor authenticated.
+        """
         listener.setblocking(False)
         try:
             listener.listen(self._config().socket_listen_backlog_size)
@@ -98,9 +130,15 @@ class Server:
         if not self._listeners and self.limits.idle_ms >= 0:
             self._check_idle()
         self._listeners.append(listener)
-        self.loop.watch(listener.fileno(), READABLE, partial(self._accept, listener, node))
+        way_in = _WayIn(node, security)
+        if security is not None:
+            if not self._securities:
+                self._followed = self._config()
+                self._reload()
+            self._securities.append(security)
+        self.loop.watch(listener.fileno(), READABLE, partial(self._accept, listener, way_in))
 
-    def _accept(self, listener: socket.socket, node: Node, _: int) -> None:
+    def _accept(self, listener: socket.socket, way_in: _WayIn, _: int) -> None:
         for _turn in range(_ACCEPTED_PER_TURN):
             try:
                 connected, address = listener.accept()
@@ -114,15 +152,17 @@ class Server:
                 self.loop.change(listener.fileno(), 0)
                 self.loop.timers.after(_PAUSE_MS, partial(self._accept_again, listener))
                 return
-            self._admit(connected, str(address[0]).removeprefix(_IPV4_IN_IPV6), node)
+            self._admit(connected, str(address[0]).removeprefix(_IPV4_IN_IPV6), way_in)
 
     def _accept_again(self, listener: socket.socket) -> None:
         if listener in self._listeners:
             self.loop.change(listener.fileno(), READABLE)
 
-    def _admit(self, connected: socket.socket, host: str, node: Node) -> None:
+    def _admit(self, connected: socket.socket, host: str, way_in: _WayIn) -> None:
         config = self._config()
         self.limits.follow(config)
+        if self._securities and config is not self._followed:
+            self._follow_securities()
         refusal = self.limits.refusal(host)
         if refusal is None and not _is_for_clients(connected.fileno()):
             refusal = "the descriptors that are left are for files (ulimit -n)"
@@ -135,16 +175,79 @@ class Server:
         if delay_ms > 0:
             self._hold(connected, delay_ms)
             return
-        self._last_number += 1
+        tls = None if way_in.security is None else way_in.security.tls
         try:
             _prepare(connected, config)
-            connection = Connection(self, connected, host, self._last_number, node)
+            if tls is None:
+                self._connect(connected, host, way_in, ANONYMOUS)
+            else:
+                self._handshakes.add(Handshake(self, connected, host, tls, way_in))
         except OSError as error:
             self._log_lines.warn("refused", f"a connection from {host} cannot be served: {error}")
             connected.close()
             return
         self.limits.add(host)
-        self._connections[self._last_number] = connection
+
+    def _connect(self, connected: socket.socket | TlsSocket, host: str, way_in: _WayIn, principal: Principal) -> None:
+        self._last_number += 1
+        number, node, security = self._last_number, way_in.node, way_in.security
+        connection = (
+            TlsConnection(self, connected, host, number, node)
+            if isinstance(connected, TlsSocket)
+            else Connection(self, connected, host, number, node)
+        )
+        connection.principal = principal
+        self._connections[number] = connection
+        if security is not None and security.has_sasl:
+            session = SaslSession(security.sasl, connection, self.dispatcher.dispatch, self)
+            connection.begin_login(session, security.sasl().largest_token_bytes)
+
+    # Log-ins
+
+    def handshake_done(self, handshake: Handshake, connected: TlsSocket, principal: Principal) -> None:
+        self._handshakes.discard(handshake)
+        self._connect(connected, handshake.client_host, handshake.admit, principal)
+
+    def handshake_failed(self, handshake: Handshake, reason: str) -> None:
+        self._handshakes.discard(handshake)
+        self.limits.remove(handshake.client_host)
+        self.report_closed("TLS handshake", handshake.client_host, reason)
+
+    def after(self, delay_ms: float, work: Callable[[], None]) -> object:
+        return self.loop.timers.after(delay_ms, work)
+
+    def run(self, work: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
+        self._token_workers.submit(work, then)
+
+    def now_ms(self) -> float:
+        return self.loop.now_ms
+
+    def wall_clock_ms(self) -> int:
+        return self._clock()
+
+    def _reload(self) -> None:
+        """Check the files of certificates from time to time."""
+        if not self._is_stopping:
+            self.loop.timers.after(_RELOAD_MS, self._reload)
+            if self._securities:
+                self._follow_securities()
+
+    def _follow_securities(self) -> None:
+        if self._is_reloading:
+            return
+        self._is_reloading = True
+        self._followed = config = self._config()
+
+        def follow() -> None:
+            for security in list(self._securities):
+                security.follow(config)
+
+        self.login_workers.submit(follow, self._after_reload)
+
+    def _after_reload(self, _: Any, error: Exception | None) -> None:
+        self._is_reloading = False
+        if error is not None:
+            self._log_lines.fail("reload", f"certificates could not be loaded again: {error_text(error)}")
 
     def _hold(self, connected: socket.socket, milliseconds: float) -> None:
         """Keep a connection above its quota for a while, so that its client cannot try again at once. Then close it."""
@@ -237,10 +340,17 @@ class Server:
             opened.close()
         for connection in self.connections:
             connection.on_fork()
+        for handshake in self._handshakes:
+            handshake.on_fork()
 
     def close(self) -> None:
         """Close all connections."""
         self.stop_accepting()
+        for handshake in self._handshakes:
+            handshake.close()
+        self._handshakes.clear()
+        for workers in (self.login_workers, self._token_workers):
+            workers.close()
         for connection in self.connections:
             connection.close()
         for held in list(self._held):

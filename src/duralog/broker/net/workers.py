@@ -23,7 +23,8 @@ _MOST_THREADS = 4
 class Workers:
     """Only the loop's thread submits work."""
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, call_soon: Callable[[Callable[[], None]], None], most_threads: int = _MOST_THREADS) -> None:
+        self._most_threads = most_threads
         self._call_soon = call_soon
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Then] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -32,7 +33,7 @@ class Workers:
 
     def submit(self, work: Callable[[], Any], then: Then) -> None:
         self._waiting += 1
-        if len(self._threads) < min(self._waiting, _MOST_THREADS):
+        if len(self._threads) < min(self._waiting, self._most_threads):
             self._start_another()
         self._queue.put((work, then))
 

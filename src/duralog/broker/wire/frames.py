@@ -31,7 +31,7 @@ _HEADER = struct.Struct(">hhih")
 _NEGATIVE_FROM = 1 << 31
 _MOST_TAGGED_FIELDS = 1000
 _EMPTY = memoryview(b"")
-_NO_TLS = "the client speaks TLS, which this port does not: set security.protocol=PLAINTEXT"
+_NO_TLS = "the client speaks TLS, which this port does not: set security.protocol=PLAINTEXT or SASL_PLAINTEXT"
 _NO_HTTP = "the client speaks HTTP, which this port does not; metrics have their own port"
 _OTHERS = {b"\x16\x03": _NO_TLS, b"GET ": _NO_HTTP, b"HEAD": _NO_HTTP, b"POST": _NO_HTTP, b"PUT ": _NO_HTTP}
 """How requests of other protocols begin, and what to log when a client has the wrong port."""
@@ -44,11 +44,11 @@ class InvalidFrame(DuralogError):
 class FrameReader:
     """What one connection has sent and is not handled yet."""
 
-    __slots__ = ("_area", "_end", "_is_shared", "_largest", "_needed", "_spares", "_start", "owned_bytes")
+    __slots__ = ("_area", "_end", "_is_shared", "_needed", "_spares", "_start", "largest_frame_bytes", "owned_bytes")
 
     def __init__(self, largest_frame_bytes: int, spares: list[memoryview] | None = None) -> None:
         """`spares` are unused buffers for large frames. All connections share them and give them back."""
-        self._largest = largest_frame_bytes
+        self.largest_frame_bytes = largest_frame_bytes
         self._spares = [] if spares is None else spares
         self._area = _EMPTY
         """What was received lies here, from `_start` to `_end`."""
@@ -113,10 +113,12 @@ class FrameReader:
             self._needed = 0
             return None
         (size,) = _SIZE.unpack_from(self._area, start)
-        if not 0 <= size <= self._largest:
+        if not 0 <= size <= self.largest_frame_bytes:
             begins = bytes(self._area[start : start + _SIZE.size])
             strange = next((f": {other}" for first, other in _OTHERS.items() if begins.startswith(first)), "")
-            raise InvalidFrame(f"a request says it has {size} bytes; from 0 to {self._largest} are allowed{strange}")
+            raise InvalidFrame(
+                f"a request says it has {size} bytes; from 0 to {self.largest_frame_bytes} are allowed{strange}"
+            )
         begin = start + _SIZE.size
         end = begin + size
         if end > self._end:

@@ -52,6 +52,8 @@ class Request:
     node: Node | None = None
     """This broker by the address of the client's listener; None stands for the first listener."""
     principal: Principal = ANONYMOUS
+    login: Any = None
+    """The `SaslSession` of the connection, on a listener with SASL."""
 
 
 class HasDescriptor(Protocol):

@@ -28,6 +28,7 @@ from duralog.storage.metadata.cluster_metadata import (
     TOPIC_RESOURCE,
     ClusterMetadata,
 )
+from duralog.storage.metadata.scram import ScramChanges, scram_records
 
 _ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 _MIN_ISR = "min.insync.replicas"
@@ -173,6 +174,11 @@ def set_feature_levels(metadata: ClusterMetadata, levels: Mapping[str, int]) -> 
     if changed.get(_ELIGIBLE_REPLICAS) and _MIN_ISR not in configs:
         records.append(_config_record(BROKER_RESOURCE, ALL_BROKERS, _MIN_ISR, "1"))
     return _after_open_transaction(metadata, records) if records else []
+
+
+def alter_scram_credentials(metadata: ClusterMetadata, changes: ScramChanges) -> list[MetadataRecord]:
+    """Set credentials of users; None removes one."""
+    return _after_open_transaction(metadata, list(scram_records(changes)))
 
 
 def take_producer_ids(metadata: ClusterMetadata, *, node_id: int) -> list[MetadataRecord]:

@@ -4,8 +4,8 @@
 and the batches after it, `apply` takes a record. `changes` makes the records of a change; the caller appends them to
 the log as one batch, then applies them.
 
-Records that concern neither topics, configs, features, ACLs, quotas nor producer ids (registrations, ...) are ignored.
-They stay in the log: duralog only appends to it.
+Records that concern none of topics, configs, features, producer ids, ACLs, quotas and SCRAM credentials
+(registrations, ...) are ignored. They stay in the log: duralog only appends to it.
 
 Records between BEGIN_TRANSACTION and END_TRANSACTION are applied at the end, or not at all if the transaction is
 aborted or the log ends inside it.
@@ -28,6 +28,7 @@ from duralog.format.varint import Bytes
 from duralog.storage.metadata.acls import Acl
 from duralog.storage.metadata.client_quotas import ClientQuotas, QuotaEntity, apply_client_quota
 from duralog.storage.metadata.metadata_log import MetadataSnapshot, decode_batches, decode_snapshot
+from duralog.storage.metadata.scram import ScramCredentials, apply_credential, apply_removal
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -76,6 +77,7 @@ class ClusterMetadata:
         self._acls: dict[str, Acl] = {}
         self._client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         self._next_producer_id = 0
+        self.scram_credentials: ScramCredentials = {}
         self._open_transaction: list[MetadataRecord] | None = None
         self._next_offset = 0
         self._last_epoch = 0
@@ -334,4 +336,6 @@ _CHANGES: dict[str | None, Callable[[ClusterMetadata, Mapping[str, Any]], None]]
     "PARTITION_RECORD": ClusterMetadata._apply_partition,
     "PARTITION_CHANGE_RECORD": ClusterMetadata._apply_partition_change,
     "CONFIG_RECORD": ClusterMetadata._apply_config,
+    "USER_SCRAM_CREDENTIAL_RECORD": lambda metadata, fields: apply_credential(metadata.scram_credentials, fields),
+    "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": lambda metadata, fields: apply_removal(metadata.scram_credentials, fields),
 }

@@ -39,6 +39,7 @@ from duralog.storage.metadata.cluster_metadata import (
     PartitionRegistration,
 )
 from duralog.storage.metadata.metadata_log import encode_batch
+from duralog.storage.metadata.scram import ScramChanges, ScramCredentials
 
 _MOST_MISSING = 100
 _OTHER_RESOURCES = (BROKER_RESOURCE, GROUP_RESOURCE, CLIENT_METRICS_RESOURCE)
@@ -141,6 +142,8 @@ class Topics:
         self._configs = {kind: metadata.configured(kind) for kind in _OTHER_RESOURCES}
         self._acls: Sequence[Acl] = tuple(metadata.acls.values())
         self._client_quotas = _copied(metadata.client_quotas)
+        self.scram_credentials = self._first_credentials()
+        """Of users, by name and mechanism. Replaced on a change."""
         self._replace(metadata.topics)
 
     @property
@@ -285,6 +288,21 @@ class Topics:
     def leader_epoch(self) -> int:
         """The epoch in which the metadata log is written."""
         return self._metadata.writing_epoch
+
+    def alter_scram_credentials(self, changes: ScramChanges) -> None:
+        """Set credentials of users; None removes one, which must exist."""
+        if changes:
+            self._change(metadata_changes.alter_scram_credentials(self._metadata, changes))
+            self.scram_credentials = dict(self._metadata.scram_credentials)
+
+    def _first_credentials(self) -> ScramCredentials:
+        """Those of the log. Before its first record, those of `kafka-storage format --add-scram`."""
+        metadata = self._metadata
+        if not metadata.next_offset:
+            metadata = ClusterMetadata()
+            for record in self._bootstrap():
+                metadata.apply(record)
+        return dict(metadata.scram_credentials)
 
     def follow(self, defaults: TopicConfig) -> list[Topic]:
         """Use these defaults for configs that topics do not set. Returns the topics whose configs changed."""

@@ -36,6 +36,8 @@ def handle(runtime: Runtime, apis: Mapping[int, Api], request: Request) -> Field
         for text in (message.client_software_name, message.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 return {"error_code": INVALID_REQUEST}
+    if request.login is not None:
+        request.login.answered_versions()
     finalized = runtime.store.features
     return {
         "error_code": NONE,

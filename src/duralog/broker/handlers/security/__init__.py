@@ -1,0 +1,1 @@
+"""Log-in by SASL, and the SCRAM credentials of users."""

@@ -1,0 +1,13 @@
+"""Why a log-in fails. Neither text contains a secret, and neither says whether a user exists."""
+
+from __future__ import annotations
+
+from duralog.errors import DuralogError
+
+
+class LoginFailed(DuralogError):
+    """The client gets this text. In Kafka: `SaslAuthenticationException`."""
+
+
+class InvalidCredentials(DuralogError):
+    """This text is for the log; the client gets the same for all of them. In Kafka: `SaslException`."""

@@ -1,0 +1,105 @@
+"""The public keys that tokens are signed with: a JWK set (RFC 7517) from a file or an https address.
+
+They are fetched by the worker thread that needs them, never by the loop: at the first log-in, when they are older than
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, and when a token names a key that is not among them, but then not more than
+once in ten seconds. If they cannot be fetched, those that are there are used on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+
+from duralog.broker.security.failures import LoginFailed
+from duralog.errors import InvalidConfig
+
+_logger = logging.getLogger("duralog.broker")
+
+_SECONDS = 10.0
+_LEAST_SECONDS_BETWEEN = 10.0
+_LARGEST_BYTES = 1 << 20
+_KEY_TYPES = ("RSA", "EC")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The keys come from the address that the owner has configured, and from no other."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class TokenKeys:
+    """The keys at one URL. Any thread may use it."""
+
+    def __init__(self, url: str, refresh_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+        parts = urlsplit(url)
+        is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
+        if parts.scheme not in ("https", "file") and not is_local:
+            raise InvalidConfig(
+                f"sasl.oauthbearer.jwks.endpoint.url: {url} is not an https or file URL: others could be forged"
+            )
+        self.url = url
+        self._refresh_seconds = refresh_ms / 1000
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._keys: Mapping[str | None, jwt.PyJWK] = {}
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
+        if parts.scheme == "file":
+            self._keys = _fetched(url)
+            self._fetched_at = self._tried_at = clock()
+
+    def find(self, key_id: str | None) -> jwt.PyJWK:
+        """A key by its id; without one, the only key. It may fetch, so it may block."""
+        if self._clock() - self._fetched_at > self._refresh_seconds or self._known(key_id) is None:
+            self._refresh()
+        key = self._known(key_id)
+        if key is None:
+            raise LoginFailed("the token is signed with a key that is not known")
+        return key
+
+    def _known(self, key_id: str | None) -> jwt.PyJWK | None:
+        keys = self._keys
+        if key_id is None:
+            return next(iter(keys.values())) if len(keys) == 1 else None
+        return keys.get(key_id)
+
+    def _refresh(self) -> None:
+        with self._lock:
+            if self._clock() - self._tried_at < _LEAST_SECONDS_BETWEEN:
+                return
+            try:
+                self._keys = _fetched(self.url)
+                self._fetched_at = self._clock()
+            except InvalidConfig as error:
+                _logger.error("%s", error)
+            finally:
+                self._tried_at = self._clock()
+
+
+def _fetched(url: str) -> Mapping[str | None, jwt.PyJWK]:
+    opener = urllib.request.build_opener(_NoRedirects)
+    try:
+        with opener.open(url, timeout=_SECONDS) as answer:
+            data = answer.read(_LARGEST_BYTES)
+        entries = json.loads(data)["keys"]
+        keys = [_key(entry) for entry in entries if entry.get("kty") in _KEY_TYPES and entry.get("use", "sig") == "sig"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url: no keys from {url}: {reason}") from None
+    if not keys:
+        raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url: {url} holds no RSA or EC key for signatures")
+    return {key.key_id: key for key in keys}
+
+
+def _key(entry: dict[str, Any]) -> jwt.PyJWK:
+    return jwt.PyJWK.from_dict(entry)
