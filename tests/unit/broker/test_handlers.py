@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from types import UnionType
 from typing import get_origin, get_type_hints
 
 from duralog.broker.broker import Broker
@@ -19,5 +20,6 @@ def test_a_handler_gets_the_parts_that_its_parameters_name(tmp_path: Path) -> No
             *names, last = inspect.signature(api.handle).parameters
             assert (last, types[last]) == ("request", Request), api.name
             for name in names:
-                expected = get_origin(types[name]) or types[name]
+                kind = types[name]
+                expected = kind if isinstance(kind, UnionType) else get_origin(kind) or kind
                 assert isinstance(getattr(broker, name), expected), (api.name, name)
