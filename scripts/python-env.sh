@@ -48,3 +48,5 @@ if newer_than_stamp; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
     touch "$stamp"
 fi
+# The kernels' machine code, as wheels have it. Without a C compiler, numba compiles them at their first use.
+.venv/bin/python -m duralog.kernels.compilation || true

@@ -18,6 +18,10 @@ from hypothesis import HealthCheck, settings
 # Typer builds all commands again for each call of a CliRunner: 70 ms, a hundred times what most commands take.
 typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
+# Tests call functions that are part of kernels, and kernels of their own. The machine code of a wheel has tests that
+# compare it with what numba makes here (tests/unit/kernels/test_machine_code.py).
+os.environ.setdefault("DURALOG_KERNELS", "numba")
+
 # Spark's JVMs live for minutes: the compiler that makes the fastest code would take a third of their CPU time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

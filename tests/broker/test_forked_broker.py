@@ -142,7 +142,7 @@ def test_kernels_that_are_compiled_at_the_fork_can_be_used_in_the_child() -> Non
     is_compiling = threading.Event()
 
     class Slow(Kernel):
-        def _compile(self, *, cache: bool) -> Callable[..., object]:  # noqa: ARG002
+        def _compile(self) -> Callable[..., object]:
             is_compiling.set()
             # Long enough for the fork to come meanwhile: if not, it waits for less.
             threading.Event().wait(0.2)

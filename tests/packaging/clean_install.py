@@ -58,7 +58,8 @@ class Builder:
         subprocess.run(
             [sys.executable, "-m", "hatchling", "build", "-d", str(target), *(f"-t{kind}" for kind in kinds)],
             cwd=sources,
-            env={**os.environ, "PYTHONPATH": str(self._folder)},
+            # Without machine code, which takes a minute of CPU to make.
+            env={**os.environ, "PYTHONPATH": str(self._folder), "DURALOG_WHEEL": "pure"},
             stdout=subprocess.DEVNULL,
             check=True,
         )
@@ -74,7 +75,8 @@ class CleanInstall:
         self.site = next(folder.glob("lib/python*/site-packages"))
         pip("--python", str(self.python), "install", "--no-deps", "--no-index", str(wheel))
         self.linked: set[str] = set()
-        for name in required_by(PROJECT["project"]["dependencies"]):
+        (package,) = metadata.distributions(path=[str(self.site)], name="duralog")
+        for name in required_by(package.requires or ()):
             self.link(name)
 
     @property

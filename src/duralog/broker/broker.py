@@ -1,9 +1,9 @@
 """The broker: a store, the parts that serve clients from it, and the event loop on which they run.
 
-Opening: the store is opened (which may recover it), the coordinators read their logs, and only then does the port open:
-a client never meets a broker that is half open. Stopping: no new connection and no new request; requests in progress
-are finished and their answers sent, within a time limit; the coordinators close, and last of all the store, which
-flushes everything to disk and writes the marker of a clean shutdown.
+Opening: the store is opened (which may recover it), the coordinators read their logs, the kernels are loaded or
+compiled, and only then does the port open: a client never meets a broker that is half open. Stopping: no new connection
+and no new request; requests in progress are finished and their answers sent, within a time limit; the coordinators
+close, and last of all the store, which flushes everything to disk and writes the marker of a clean shutdown.
 
 All handlers, coordinators and timers run on one thread, so they need no locks. What may block runs on a few worker
 threads (`Background`), and what follows from it runs on the loop again.
@@ -27,7 +27,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duralog.broker.audit.log import AuditLog
 from duralog.broker.audit.recorder import AuditRecorder
@@ -43,16 +43,16 @@ from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.net.host_names import HostNames
 from duralog.broker.net.limits import ConnectionLimits
-from duralog.broker.net.listening import (
-    DEFAULT_HOST,
-    Address,
-    Listener,
-    Listening,
-    MetricsAddress,
-    bind,
-    is_loopback,
-)
-from duralog.broker.net.log_lines import LogLines, error_text, logger, one_line
+from duralog.broker.net.listening import Address
+from duralog.broker.net.listening import DEFAULT_HOST
+from duralog.broker.net.listening import Listener
+from duralog.broker.net.listening import Listening
+from duralog.broker.net.listening import MetricsAddress
+from duralog.broker.net.listening import bind
+from duralog.broker.net.listening import is_loopback
+from duralog.broker.net.log_lines import LogLines
+from duralog.broker.net.log_lines import logger
+from duralog.broker.net.log_lines import one_line
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
 from duralog.broker.produce.appends import ProducerAppends
@@ -128,9 +128,9 @@ class Broker:
             self.groups.load()
             self.transactions.load()
             self._serve_metrics(opened)
+            warm_up()
             for listener, node, security in zip(listeners, self._nodes, securities, strict=True):
                 self.server.listen(listener, node, security)
-            self._workers.submit(warm_up, self._after_warm_up)
             self._opened = opened.pop_all()
         forks.belongs_here(self)
         return self
@@ -251,10 +251,6 @@ class Broker:
             elif name in self.config.ignored and name in BROKER_CONFIGS:
                 why = self.config.ignored[name]
                 logger.warning("%s", one_line(f"the stored config {name}={text} is ignored: {why}; {reset}"))
-
-    def _after_warm_up(self, _: Any, error: Exception | None) -> None:
-        if error is not None:
-            logger.error("%s", one_line(f"kernels are not ready: {error_text(error)}"))
 
     def _serve_metrics(self, opened: ExitStack) -> None:
         if self._metrics_address is not None:

@@ -1,7 +1,7 @@
-"""Loads the kernels that appends need before the first client needs them.
+"""Loads the kernels that appends need, before the port opens: no client waits for a compiler.
 
-They come from the disk cache in tens of milliseconds, or, on a machine's first run, are compiled in seconds. A worker
-thread does that right after the port has opened: clients are served meanwhile, and the first append waits for the rest.
+They come with the package and take no time. Where numba has to compile them, they come from the disk cache in tens of
+milliseconds, or, on a machine's first run, are compiled in seconds: the broker is not ready before that.
 """
 
 from __future__ import annotations

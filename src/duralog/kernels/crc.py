@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils, registry
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from duralog.kernels.compilation.cpu import HAS_CRC_INSTRUCTION
+from duralog.kernels.compilation.numba_names import cgutils, intrinsic, ir, types
 from duralog.kernels.compile import device
 from duralog.kernels.words import load_native_uint64
 
@@ -54,16 +52,6 @@ _CASTAGNOLI_TABLES = _byte_tables(_CASTAGNOLI, 8)
 _IEEE_TABLES = _byte_tables(_IEEE, 8)
 _SKIP_LONG = _skip_tables(_CASTAGNOLI, _LONG)
 _SKIP_SHORT = _skip_tables(_CASTAGNOLI, _SHORT)
-
-
-def _has_crc_instruction() -> bool:
-    """Whether numba compiles for a CPU with SSE4.2 (the user may have configured another)."""
-    triple, _, features = registry.cpu_target.target_context.codegen().magic_tuple()
-    chosen = features.split(",")
-    return triple.startswith("x86_64") and "+sse4.2" in chosen and "-crc32" not in chosen
-
-
-HAS_CRC_INSTRUCTION = _has_crc_instruction()
 
 
 def _crc_instruction(name: str, word: Any, checksum: Any) -> Any:

@@ -12,10 +12,10 @@ decoded slice by slice (`SLICE`), so the memory needed does not depend on what a
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from duralog.errors import Fault
 from duralog.format.layout import LOG_APPEND_TIME_BIT
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, inlined, kernel
 from duralog.kernels.scan import BATCH_ROWS
 from duralog.kernels.words import BYTES, load_uint8

@@ -8,10 +8,10 @@ only if it would fit were it all key or all value, and if it ends `PADDING` byte
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from duralog.errors import Fault
 from duralog.format.layout import LOG_APPEND_TIME_BIT
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import inlined, kernel
 from duralog.kernels.decode import MIN_RECORD_BYTES, read_record
 from duralog.kernels.scan import BATCH_ROWS

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from duralog.format.layout import BATCH_V2, LOG_APPEND_TIME_BIT
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.crc import crc32c
 from duralog.kernels.scan import BATCH_ROWS

@@ -7,8 +7,8 @@ is checked against the data again, so a kernel here is safe with any columns.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import kernel
 from duralog.kernels.decode import read_varint
 from duralog.kernels.words import BYTES, OUT_BYTES, VECTOR_BYTES, copy_vector

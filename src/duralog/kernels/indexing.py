@@ -7,8 +7,8 @@ segment takes no longer than finding its batches.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.scan import BATCH_ROWS
 

@@ -14,23 +14,14 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils, registry
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from duralog.kernels.compilation.cpu import HAS_WIDE_REGISTERS
+from duralog.kernels.compilation.numba_names import cgutils, intrinsic, ir, types
 from duralog.kernels.compile import inlined, kernel
 from duralog.kernels.words import BYTES, load_native_uint64, load_uint8
 
-
-def _has_wide_registers() -> bool:
-    """Whether numba compiles for a CPU with the 32 vector registers of AVX-512."""
-    _, _, features = registry.cpu_target.target_context.codegen().magic_tuple()
-    return "+avx512f" in features.split(",")
-
-
-LANES = 32 if _has_wide_registers() else 16
+LANES = 32 if HAS_WIDE_REGISTERS else 16
 """More than a vector takes: several go through the rounds in turn, since each step waits for the one before."""
 
 _BLOCK_BYTES = 64

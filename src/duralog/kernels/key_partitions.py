@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numba import types
-
 from duralog.format.murmur2 import MULTIPLIER, POSITIVE, SEED
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.words import BYTES, load_native_uint32, load_uint8
 

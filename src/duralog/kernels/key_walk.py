@@ -7,9 +7,9 @@ places are the same. A batch is all or nothing.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from duralog.errors import Fault
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import kernel
 from duralog.kernels.decode import MIN_RECORD_BYTES, read_record
 from duralog.kernels.scan import BATCH_ROWS

@@ -10,7 +10,6 @@ The checks are those of `duralog.format.message_set`, in the same order.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from duralog.errors import Fault
 from duralog.format.layout import (
@@ -22,6 +21,7 @@ from duralog.format.layout import (
     MESSAGE_V1,
     NO_TIMESTAMP,
 )
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.crc import crc32
 from duralog.kernels.decode import COLUMNS

@@ -13,11 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from duralog.format.lz4_frame import BLOCK_BYTES, HEADER
+from duralog.kernels.compilation.numba_names import intrinsic, ir, types
 from duralog.kernels.compile import device, inlined, kernel
 from duralog.kernels.words import BYTES, OUT_BYTES
 from duralog.kernels.writing import SLACK, address_of, copy_bytes, load_byte, store_byte

@@ -17,12 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from duralog.kernels.compilation.numba_names import cgutils, intrinsic, ir, types
 from duralog.kernels.compile import device, inlined, kernel
 from duralog.kernels.key_digests import DIGESTS, Digests
 from duralog.kernels.words import OUT_BYTES

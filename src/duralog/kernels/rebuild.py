@@ -19,10 +19,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
-from numba import types
 
 from duralog.errors import Fault
 from duralog.format.layout import BATCH_V2, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, NO_TIMESTAMP
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, inlined, kernel
 from duralog.kernels.decode import MIN_RECORD_BYTES, read_record, read_varint
 from duralog.kernels.scan import BATCH_ROWS

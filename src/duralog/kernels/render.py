@@ -11,9 +11,8 @@ REQUIRES: the columns were decoded from these bytes, so that all positions and l
 
 from __future__ import annotations
 
-from numba import types
-
 from duralog.format.layout import LOG_APPEND_TIME_BIT, NO_SEQUENCE, NO_TIMESTAMP
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.scan import BATCH_ROWS
 from duralog.kernels.text import (

@@ -7,7 +7,6 @@ does not stop a scan; an impossible length or magic does, since the start of the
 from __future__ import annotations
 
 import numpy as np
-from numba import from_dtype, types
 
 from duralog.errors import Fault
 from duralog.format.layout import (
@@ -25,6 +24,7 @@ from duralog.format.layout import (
     NO_TIMESTAMP,
 )
 from duralog.kernels.columns import BATCH_DTYPE
+from duralog.kernels.compilation.numba_names import from_dtype, types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.crc import crc32, crc32c
 from duralog.kernels.words import BYTES, load_int16, load_int32, load_int64, load_uint32

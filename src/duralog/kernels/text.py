@@ -8,8 +8,8 @@ such call.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device
 from duralog.kernels.words import VECTOR_BYTES
 from duralog.kernels.writing import SLACK, copy_plain, leading_zeros, load_byte, put, store_byte, store_two_bytes

@@ -7,7 +7,6 @@ offsets can be written so: one that does not increase, or spans more than 2^31, 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from duralog.format.layout import (
     CODEC_MASK,
@@ -17,6 +16,7 @@ from duralog.format.layout import (
     MIN_BATCH_BYTES,
     NO_TIMESTAMP,
 )
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.legacy import message_fields
 from duralog.kernels.scan import BATCH_ROWS

@@ -10,10 +10,10 @@ quarter slower; that both agree with the reference on any bytes is tested.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from duralog.errors import Fault
 from duralog.format.layout import BATCH_V2, CODEC_MASK, ENTRY_PREFIX, LOG_APPEND_TIME_BIT, MAGIC_POSITION, NO_TIMESTAMP
+from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, kernel
 from duralog.kernels.crc import crc32c
 from duralog.kernels.decode import MIN_RECORD_BYTES, read_varint, read_varlong, skip_headers

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from duralog.kernels.compilation.numba_names import intrinsic, ir, types
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 """What kernels read from. A writable array is taken too."""

@@ -14,10 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
+from duralog.kernels.compilation.numba_names import intrinsic, ir, types
 from duralog.kernels.compile import device
 from duralog.kernels.words import VECTOR_BYTES
 

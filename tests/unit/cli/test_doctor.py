@@ -256,7 +256,9 @@ def test_this_machine() -> None:
 
 
 def test_the_kernels_of_this_machine() -> None:
-    names = {kernel.__name__ for kernel in doctor_kernels.all_kernels()}
+    from duralog.kernels.compilation.catalog import all_kernels
+
+    names = set(all_kernels())
     assert {"scan_batches", "decode_batches", "put_offsets"} <= names
     facts = ThisMachine().kernels()
     assert isinstance(facts, KernelFacts)
@@ -265,14 +267,15 @@ def test_the_kernels_of_this_machine() -> None:
 
 def test_a_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import duralog.kernels.compile as compiling
+    from duralog.kernels.compilation import catalog, just_in_time
 
     def never_seen(number: int) -> int:
         return number + 12345
 
     fresh = compiling.Kernel(never_seen, "int64(int64)")
-    monkeypatch.setattr(doctor_kernels, "all_kernels", lambda: [fresh])
+    monkeypatch.setattr(catalog, "all_kernels", lambda: {"never_seen": fresh})
     monkeypatch.setattr(compiling, "on_compile", None)
-    monkeypatch.setattr(compiling, "CACHE_FOLDER", tmp_path)
+    monkeypatch.setattr(just_in_time, "CACHE_FOLDER", tmp_path)
     assert (doctor_kernels.kernel_facts().ready, doctor_kernels.kernel_facts().missing) == (0, 1)
     assert compiling.on_compile is None
     told: list[str] = []

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from numba import types
 
-from duralog.kernels import compile as compiling
+from duralog.kernels.compilation import just_in_time
 from duralog.kernels.compile import kernel
 
 PROGRAM = """
 import duralog.kernels.compile as compiling
+from duralog.kernels.compilation.just_in_time import CACHE_FOLDER
 notices = []
 compiling.on_compile = notices.append
 import numpy as np
@@ -23,7 +24,7 @@ from duralog.kernels.gather import lay_out
 assert not notices, "compiled at import"
 lay_out(np.zeros(1, np.int32), np.zeros(2, np.int32))
 lay_out(np.zeros(1, np.int32), np.zeros(2, np.int32))
-print(*notices, compiling.CACHE_FOLDER.parent)
+print(*notices, CACHE_FOLDER.parent)
 """
 
 
@@ -56,7 +57,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "a file, not a folder"
     blocked.write_bytes(b"")
-    monkeypatch.setattr(compiling, "CACHE_FOLDER", blocked / "kernels")
+    monkeypatch.setattr(just_in_time, "CACHE_FOLDER", blocked / "kernels")
 
     @kernel(types.int64(types.int64))
     def doubled(value):

@@ -1,13 +1,11 @@
 """Checks which kernels are compiled on this machine, and compiles the others.
 
-A kernel is ready when its machine code is in the cache for this Python, this CPU and these sources. To find out, it is
-loaded as at its first call, but not compiled.
+They come compiled with the package, or numba compiles them. Then a kernel is ready when its machine code is in the
+cache for this Python, this CPU and these sources. To find out, it is loaded as at its first call, but not compiled.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +15,6 @@ from duralog.cli.voice.tables import plural
 
 if TYPE_CHECKING:
     from duralog.cli.doctor.machine import Machine
-    from duralog.kernels.compile import Kernel
 
 _CACHE = Subject("kernel cache", "kernels are compiled once and kept there; without it every start compiles again")
 _KERNELS = Subject("kernels", "a kernel that is not compiled takes seconds at its first use")
@@ -25,29 +22,21 @@ _CPU = Subject("cpu", "every appended or read batch is checked by its CRC-32C")
 
 
 class KernelFacts(NamedTuple):
-    folder: str
-    """The cache of machine code."""
+    folder: str | None
+    """The cache of machine code. None if the code came with the package."""
     ready: int
     missing: int
     has_crc_instruction: bool
-
-
-def all_kernels() -> list[Kernel]:
-    import duralog.kernels
-    from duralog.kernels.compile import Kernel
-
-    found: list[Kernel] = []
-    for module in pkgutil.iter_modules(duralog.kernels.__path__, f"{duralog.kernels.__name__}."):
-        things = vars(importlib.import_module(module.name)).values()
-        found += [one for one in things if isinstance(one, Kernel) and one.function.__module__ == module.name]
-    return found
+    level: str | None = None
+    """The level of CPU that the package's own code is for."""
 
 
 def compile_all(show: Callable[[str], None]) -> int:
     """Compile every kernel; `show` is called with the name of each that was not ready. Returns their number."""
     import duralog.kernels.compile as compiling
+    from duralog.kernels.compilation.catalog import all_kernels
 
-    kernels = all_kernels()
+    kernels = all_kernels().values()
     before = compiling.on_compile
     compiling.on_compile = show
     try:
@@ -64,13 +53,19 @@ class _NotReady(Exception):
 
 def kernel_facts() -> KernelFacts:
     import duralog.kernels.compile as compiling
-    from duralog.kernels.crc import HAS_CRC_INSTRUCTION
+    from duralog.kernels.compilation import machine_code
+    from duralog.kernels.compilation.catalog import all_kernels
+    from duralog.kernels.compilation.cpu import HAS_CRC_INSTRUCTION
 
     def refuse(name: str) -> None:
         raise _NotReady(name)
 
     missing = 0
-    kernels = all_kernels()
+    kernels = all_kernels().values()
+    if machine_code.LEVEL is not None:
+        return KernelFacts(None, len(kernels), 0, HAS_CRC_INSTRUCTION, machine_code.LEVEL)
+    from duralog.kernels.compilation import just_in_time
+
     before = compiling.on_compile
     compiling.on_compile = refuse
     try:
@@ -81,7 +76,7 @@ def kernel_facts() -> KernelFacts:
                 missing += 1
     finally:
         compiling.on_compile = before
-    return KernelFacts(str(compiling.CACHE_FOLDER), len(kernels) - missing, missing, HAS_CRC_INSTRUCTION)
+    return KernelFacts(str(just_in_time.CACHE_FOLDER), len(kernels) - missing, missing, HAS_CRC_INSTRUCTION)
 
 
 def kernel_checks(machine: Machine) -> Iterator[Check]:
@@ -89,8 +84,11 @@ def kernel_checks(machine: Machine) -> Iterator[Check]:
     if isinstance(facts, str):
         yield _KERNELS.fail(f"they cannot be loaded: {facts}", "pip install --force-reinstall numba llvmlite numpy")
         return
-    yield _cache(machine, facts)
-    if facts.missing:
+    if facts.folder is not None:
+        yield _cache(machine, facts.folder)
+    if facts.level is not None:
+        yield _KERNELS.ok(f"all {facts.ready} came compiled with the package, for {facts.level}")
+    elif facts.missing:
         yield _KERNELS.warn(
             f"{facts.missing} of {plural(facts.ready + facts.missing, 'kernel')} are not compiled yet",
             "duralog doctor --compile",
@@ -108,8 +106,8 @@ def kernel_checks(machine: Machine) -> Iterator[Check]:
         yield _CPU.ok("checksums run on tables: no SSE4.2 here")
 
 
-def _cache(machine: Machine, facts: KernelFacts) -> Check:
-    root = Path(facts.folder).parent
+def _cache(machine: Machine, folder: str) -> Check:
+    root = Path(folder).parent
     chosen = machine.environment.get("DURALOG_CACHE_DIR")
     if chosen and Path(chosen) != root:
         return _CACHE.warn(
@@ -123,4 +121,4 @@ def _cache(machine: Machine, facts: KernelFacts) -> Check:
             f"{root}, a temporary folder: the one of this user, {home}/duralog, cannot be written to",
             "DURALOG_CACHE_DIR=/var/cache/duralog, a folder of this user with mode 700",
         )
-    return _CACHE.ok(facts.folder)
+    return _CACHE.ok(folder)

@@ -9,8 +9,12 @@ def announce_compilation(*, quiet: bool) -> None:
     """Print a note when the first kernel is compiled."""
     import duralog.kernels.compile as kernels
 
-    def announce(_: str) -> None:
-        kernels.on_compile = None
-        say("compiling for this machine: once, some seconds")
+    has_said = quiet
 
-    kernels.on_compile = None if quiet else announce
+    def announce(_: str) -> None:
+        nonlocal has_said
+        if not has_said:
+            has_said = True
+            say("compiling for this machine: once, some seconds")
+
+    kernels.on_compile = announce

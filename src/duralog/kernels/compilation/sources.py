@@ -1,0 +1,27 @@
+"""The digest of everything that machine code depends on: kernels, and the constants that are compiled into them.
+
+Machine code is only used with the sources that it was made from. numba's own cache notices an edit of the file that a
+kernel is in, but not of the files that it calls or takes constants from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parents[2]
+_COMPILERS = ("just_in_time.py", "levels.py", "objects.py", "wrappers.py")
+"""The others of this folder do not change what is compiled."""
+_CONSTANTS = ("errors.py", "format/layout.py", "format/lz4_frame.py", "format/murmur2.py")
+
+
+@cache
+def digest_of_sources() -> str:
+    digest = hashlib.sha256()
+    sources = sorted(path for path in (_PACKAGE / "kernels").glob("*.py") if path.name != "compile.py")
+    sources += [_PACKAGE / "kernels" / "compilation" / name for name in _COMPILERS]
+    sources += [_PACKAGE / name for name in _CONSTANTS]
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
