@@ -21,7 +21,7 @@ from tests.support.places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _IGNORED = shutil.ignore_patterns(
-    *(".git", ".venv", "__pycache__", "*.pyc", "build", "dist", "data", "work", ".*_cache", ".hypothesis"),
+    *(".git", ".venv", "__pycache__", "*.pyc", "build", "dist", "data", "work", ".*_cache", ".hypothesis", "*.so"),
 )
 _COPIED = ("src", "packaging", "README.md", "LICENSE", "CHANGELOG.md", "requirements.txt", "pyproject.toml")
 _COPIED_FILES = ("Dockerfile", ".dockerignore", ".gitignore", "bench/README.md")
