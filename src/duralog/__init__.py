@@ -28,6 +28,7 @@ from duralog.errors import (
     StoreLocked,
     TopicExists,
     UnknownTopic,
+    arrow_needed,
 )
 from duralog.format.record import Record, TimestampType
 
@@ -116,7 +117,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LOADED_LATER:
         raise AttributeError(f"module 'duralog' has no attribute {name!r}")
     module, _, inner = _LOADED_LATER[name].partition(":")
-    value = getattr(import_module(module), inner or name)
+    with arrow_needed():
+        value = getattr(import_module(module), inner or name)
     globals()[name] = value
     return value
 

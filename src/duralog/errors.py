@@ -7,7 +7,8 @@ it with `CorruptRecord.in_file`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -52,10 +53,21 @@ class StorageError(DuralogError):
 
 
 class MissingExtra(DuralogError):
-    """A package is not installed that only some commands need."""
+    """A package is not installed that only some functions and commands need."""
 
     def __init__(self, purpose: str, package: str, *, extra: str) -> None:
-        super().__init__(f"{purpose}, this command needs {package}: pip install 'duralog[{extra}]'")
+        super().__init__(f"{purpose}, duralog needs {package}: pip install 'duralog[{extra}]'")
+
+
+@contextmanager
+def arrow_needed() -> Iterator[None]:
+    """Around an import of what works on Arrow tables: where pyarrow is not installed, the error names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+            raise
+        raise MissingExtra("for Arrow tables", "pyarrow", extra="arrow") from error
 
 
 class UnknownTopic(DuralogError):

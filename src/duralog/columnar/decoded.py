@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from duralog.errors import arrow_needed
 from duralog.kernels.columns import RecordColumns
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class DecodedRecords:
     ) -> pa.RecordBatch:
         """The records as an Arrow record batch, or only the named columns of it, in the schema's order."""
         # Not at the top: pyarrow takes longer to load than many a file to read, and not every reader wants Arrow.
-        from duralog.columnar.arrow_records import to_record_batch
+        with arrow_needed():
+            from duralog.columnar.arrow_records import to_record_batch
 
         return to_record_batch(self, topic=topic, partition=partition, columns=columns)
 
@@ -100,7 +102,8 @@ class GatheredRecords:
         self, *, topic: str | None = None, partition: int | None = None, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
         """As `DecodedRecords.to_arrow`."""
-        from duralog.columnar.arrow_records import to_record_batch
+        with arrow_needed():
+            from duralog.columnar.arrow_records import to_record_batch
 
         return to_record_batch(self, topic=topic, partition=partition, columns=columns)
 

@@ -17,6 +17,7 @@ OLDEST_JAVA = 17
 
 _EXTRAS = {
     "broker": "duralog serve, and duralog.testing",
+    "arrow": "Arrow tables, duralog.scan, duralog stats",
     "kafka": "commands on a running broker (HOST:PORT)",
     "spark": 'duralog job, and spark.read.format("duralog")',
     "lakehouse": "tables of Delta and Iceberg",

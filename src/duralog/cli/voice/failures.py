@@ -22,7 +22,7 @@ from contextlib import contextmanager
 import typer
 
 from duralog.config.error_text import describe, printable
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, arrow_needed
 
 FAILURE = 1
 INTERRUPTED = 130
@@ -60,7 +60,8 @@ def leave_standard_output() -> None:
 def errors_shown() -> Iterator[None]:
     """Run a command's body; turn every expected failure into one line and an exit code."""
     try:
-        yield
+        with arrow_needed():
+            yield
     except BrokenPipeError:
         leave_standard_output()
         raise typer.Exit(CLOSED_PIPE) from None

@@ -10,15 +10,17 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+from duralog.errors import Fault
+
 _PACKAGE = Path(__file__).parents[2]
 _COMPILERS = ("just_in_time.py", "levels.py", "objects.py", "wrappers.py")
 """The others of this folder do not change what is compiled."""
-_CONSTANTS = ("errors.py", "format/layout.py", "format/lz4_frame.py", "format/murmur2.py")
+_CONSTANTS = ("format/layout.py", "format/lz4_frame.py", "format/murmur2.py")
 
 
 @cache
 def digest_of_sources() -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr(list(Fault)).encode())
     sources = sorted(path for path in (_PACKAGE / "kernels").glob("*.py") if path.name != "compile.py")
     sources += [_PACKAGE / "kernels" / "compilation" / name for name in _COMPILERS]
     sources += [_PACKAGE / name for name in _CONSTANTS]

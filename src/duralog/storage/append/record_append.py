@@ -23,7 +23,7 @@ from duralog.columnar.encode_columns import (
 )
 from duralog.columnar.record_columns import first_null, record_columns
 from duralog.config import TopicConfig
-from duralog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
+from duralog.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, arrow_needed
 from duralog.format import record_batch
 from duralog.format.compression import Codec
 from duralog.format.control_records import ControlType, EndTransactionMarker, encode
@@ -74,8 +74,9 @@ def batches_of_table(
 ) -> ValidBatches:
     """The offsets of a table that was read from a log are ignored: the records get new ones."""
     # Not at the top: pyarrow is only loaded if tables are appended.
-    from duralog.columnar.schema import OFFSET
-    from duralog.columnar.writable import writable_columns
+    with arrow_needed():
+        from duralog.columnar.schema import OFFSET
+        from duralog.columnar.writable import writable_columns
 
     kept = [index for index, name in enumerate(table.schema.names) if name != OFFSET]
     columns = writable_columns(table.select(kept), base_offset=stamp.next_offset, default_timestamp_ms=stamp.now_ms)

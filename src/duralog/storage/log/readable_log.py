@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from duralog.errors import arrow_needed
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
@@ -109,7 +110,8 @@ class ReadableLog(ABC):
         By default, from the start of the log to its current end.
         """
         # Not at the top: pyarrow takes long to load, and is only needed for tables.
-        from duralog.columnar.tables import to_table
+        with arrow_needed():
+            from duralog.columnar.tables import to_table
 
         view = self.view
         level = Isolation(isolation)
@@ -132,7 +134,8 @@ class ReadableLog(ABC):
         columns: Sequence[str] | None = None,
     ) -> pandas.DataFrame:
         """Like `read_arrow`, as a pandas data frame. Requires pandas."""
-        from duralog.columnar.tables import to_pandas
+        with arrow_needed():
+            from duralog.columnar.tables import to_pandas
 
         return to_pandas(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
 
@@ -145,7 +148,8 @@ class ReadableLog(ABC):
         columns: Sequence[str] | None = None,
     ) -> polars.DataFrame:
         """Like `read_arrow`, as a polars data frame. Requires polars."""
-        from duralog.columnar.tables import to_polars
+        with arrow_needed():
+            from duralog.columnar.tables import to_polars
 
         return to_polars(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
 
