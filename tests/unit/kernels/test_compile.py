@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from numba import types
+from numba.core.errors import TypingError
 
-from duralog.kernels.compilation import just_in_time
+from duralog.kernels import compile as compiling
+from duralog.kernels.compilation import just_in_time, machine_code
 from duralog.kernels.compile import kernel
 
 PROGRAM = """
@@ -78,3 +80,60 @@ def test_the_callers_setting_of_numba_is_left_alone(monkeypatch: pytest.MonkeyPa
     tripled.prepare()
     assert vars(numba.config)["CACHE_DIR"] == "/somewhere/else"
     assert tripled(2) == 6
+
+
+@pytest.mark.slow
+def test_several_processes_fill_one_cache_at_once(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    given = os.environ | {"DURALOG_CACHE_DIR": str(cache)}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM], env=given, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert {process.communicate(timeout=600)[0].split()[-1] for process in processes} == {str(cache)}
+    assert {process.returncode for process in processes} == {0}
+    assert run(cache) == [str(cache)]
+
+
+@pytest.mark.slow
+def test_a_cache_of_another_cpu_is_not_used(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert run(cache, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="") == ["lay_out", str(cache)]
+    assert run(cache) == ["lay_out", str(cache)]
+
+
+@pytest.mark.slow
+def test_damaged_files_in_the_cache_cost_time_only(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    run(cache)
+    damaged = [path for path in cache.rglob("*.nb*") if path.is_file()]
+    assert damaged
+    for path in damaged:
+        path.write_bytes(b"torn")
+    assert run(cache)[-1] == str(cache)
+
+
+def test_a_kernel_that_does_not_compile_says_why() -> None:
+    @kernel(types.int64(types.int64))
+    def impossible(value):
+        return value.nothing
+
+    with pytest.raises(TypingError, match="nothing"):
+        impossible(1)
+
+
+def test_a_warning_names_the_reason_unless_numba_was_chosen(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compiling, "on_compile", None)
+    monkeypatch.setattr(compiling, "_has_warned", False)
+    monkeypatch.setattr(machine_code, "WHY_NOT", "for a test")
+    compiling._announce("one")
+    assert not caplog.records
+    monkeypatch.setattr(machine_code, "IS_CHOSEN", False)
+    for name in ("one", "two"):
+        compiling._announce(name)
+    assert [record.getMessage() for record in caplog.records] == [
+        "compiling with numba, some seconds, once on this machine: for a test"
+    ]
+    assert caplog.records[0].levelname == "WARNING"

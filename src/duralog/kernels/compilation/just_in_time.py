@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import stat
 import tempfile
 from collections.abc import Callable
@@ -23,10 +24,10 @@ import numba
 import numpy.ma  # noqa: F401
 from numba.core import event
 
-from duralog.kernels.compilation.sources import digest_of_sources
+from duralog.kernels.compilation.sources import OPTIONS, digest_of_sources
 
-OPTIONS: Any = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
-"""Kernels allocate nothing. So `_nrt` is off: numba would count references to arrays, atomically, at every call."""
+_UNUSABLE_CACHE = (OSError, RuntimeError, EOFError, pickle.PickleError, ValueError, AttributeError, ImportError)
+"""numba finds no place for the code, or files that it did not write or not completely: unpickling may raise anything."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def compile_kernel(
     """
     try:
         return _compile(function, signature, on_compile, cache=True)
-    except (OSError, RuntimeError) as error:  # numba's two ways to say that it finds no place for the code
+    except _UNUSABLE_CACHE as error:
         _log.warning("the kernel cache %s cannot be used (%s): compiling in memory", CACHE_FOLDER, error)
         return _compile(function, signature, on_compile, cache=False)
 

@@ -38,7 +38,7 @@ if machine_code.FUNCTIONS is None:
     except ModuleNotFoundError as error:
         if error.name not in ("numba", "llvmlite"):
             raise
-        raise MissingExtra(f"to compile the kernels: {machine_code.WHY_NOT}", "numba", extra="numba") from error
+        raise MissingExtra(f"{machine_code.WHY_NOT}: to compile the kernels", "numba", extra="numba") from error
 else:
     nothing: Any = _Unused()
     cgutils = from_dtype = intrinsic = ir = registry = types = nothing

@@ -18,8 +18,8 @@ from numba import types
 from numba.core import compiler, sigutils
 
 from duralog.kernels.compilation.catalog import all_kernels
-from duralog.kernels.compilation.just_in_time import OPTIONS
 from duralog.kernels.compilation.levels import Level, level_named
+from duralog.kernels.compilation.sources import OPTIONS
 from duralog.kernels.compile import Kernel
 
 

@@ -1,4 +1,4 @@
-"""The digest of everything that machine code depends on: kernels, and the constants that are compiled into them.
+"""The digest of everything that machine code depends on: kernels, the constants in them, and the compiler's options.
 
 Machine code is only used with the sources that it was made from. numba's own cache notices an edit of the file that a
 kernel is in, but not of the files that it calls or takes constants from.
@@ -9,18 +9,22 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from duralog.errors import Fault
 
+OPTIONS: Any = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
+"""Kernels allocate nothing. So `_nrt` is off: numba would count references to arrays, atomically, at every call."""
+
 _PACKAGE = Path(__file__).parents[2]
-_COMPILERS = ("just_in_time.py", "levels.py", "objects.py", "wrappers.py")
+_COMPILERS = ("levels.py", "objects.py", "wrappers.py")
 """The others of this folder do not change what is compiled."""
 _CONSTANTS = ("format/layout.py", "format/lz4_frame.py", "format/murmur2.py")
 
 
 @cache
 def digest_of_sources() -> str:
-    digest = hashlib.sha256(repr(list(Fault)).encode())
+    digest = hashlib.sha256(repr((OPTIONS, list(Fault))).encode())
     sources = sorted(path for path in (_PACKAGE / "kernels").glob("*.py") if path.name != "compile.py")
     sources += [_PACKAGE / "kernels" / "compilation" / name for name in _COMPILERS]
     sources += [_PACKAGE / name for name in _CONSTANTS]
