@@ -1,6 +1,6 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run console quick test check lint types imports docs fuzz bench clean requirements supply-chain env env-dev env-bench env-audit java test-programs
+.PHONY: help run console quick test test-oldest-spark check lint types imports docs fuzz bench clean requirements supply-chain env env-dev env-bench env-audit java test-programs
 
 BIN := .venv/bin
 TESTS ?= tests
@@ -8,7 +8,7 @@ PROCESSES ?= 2
 DATA ?= build/story/log
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: env java ## the whole story: write a change stream, stream and compact it on Spark, snapshot, report
 	@$(BIN)/python -m examples.story
@@ -21,6 +21,9 @@ quick: env-dev ## unit tests of all layers, without the slow ones: no Java, no b
 
 test: env-dev java test-programs ## all tests, in two processes, and the few that fail a second time (TESTS=path for some)
 	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) $(TESTS)
+
+test-oldest-spark: env-dev java ## the tests of Spark with the oldest version that duralog runs on (TESTS=path for some)
+	@PROCESSES=$(PROCESSES) scripts/oldest-spark.sh $(filter-out tests,$(TESTS))
 
 check: env-dev java test-programs lint types imports test ## lint, types, import contracts, tests
 

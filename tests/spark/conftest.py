@@ -39,6 +39,24 @@ def pytest_pycollect_makemodule() -> None:
     _skip_or_fail()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests of what an older Spark cannot do, with the reason."""
+    for item in items:
+        mark = item.get_closest_marker("since_spark")
+        if mark is not None and _release(_spark_version()) < _release(mark.args[0]):
+            item.add_marker(pytest.mark.skip(reason=f"Spark {_spark_version()}: it came with {mark.args[0]}"))
+
+
+def _spark_version() -> str:
+    import pyspark
+
+    return pyspark.__version__
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     _skip_or_fail()

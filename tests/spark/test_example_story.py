@@ -50,6 +50,7 @@ def test_what_is_told_of_the_written_changes_is_in_the_log(tmp_path: Path) -> No
 
 
 @pytest.mark.spark
+@pytest.mark.since_spark("4.2")
 def test_the_story(tmp_path: Path, spark: SparkSession) -> None:
     story = tell(tmp_path, records=40_000, products=2_000, master="local[2]")
     check(story)

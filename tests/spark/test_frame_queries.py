@@ -289,11 +289,13 @@ def test_a_schema_of_the_user_is_as_good(spark: SparkSession, logs: str, conf: C
 # pruneByFilters
 
 
+@pytest.mark.since_spark("4.1")
 def test_a_load_for_one_query_may_be_pruned(spark: SparkSession, logs: str, conf: Callable[[str, str], None]) -> None:
     conf(PUSHDOWN, "true")
     assert_each_found(FILTERS, {condition: read(spark, logs, pruneByFilters="true") for condition in FILTERS})
 
 
+@pytest.mark.since_spark("4.1")
 def test_pruning_leaves_files_alone(spark: SparkSession, logs: str, conf: Callable[[str, str], None]) -> None:
     """Each slice is a task here, so the number of tasks is what was planned."""
     conf(PUSHDOWN, "true")
@@ -310,6 +312,7 @@ def test_pruning_leaves_files_alone(spark: SparkSession, logs: str, conf: Callab
     assert tasks("topic = 'b' and offset between 10 and 20", prune="false") == every
 
 
+@pytest.mark.since_spark("4.1")
 def test_what_prunes_is_applied_by_spark_as_well(
     spark: SparkSession, logs: str, conf: Callable[[str, str], None]
 ) -> None:
@@ -320,6 +323,7 @@ def test_what_prunes_is_applied_by_spark_as_well(
     assert re.search(r"Condition : .*topic#\d+ = a.*offset#\d+L > 5", plan)
 
 
+@pytest.mark.since_spark("4.1")
 def test_pruning_needs_the_setting(spark: SparkSession, logs: str, conf: Callable[[str, str], None]) -> None:
     conf(PUSHDOWN, "false")
     frame = read(spark, logs, pruneByFilters="true")
@@ -330,6 +334,7 @@ def test_pruning_needs_the_setting(spark: SparkSession, logs: str, conf: Callabl
     assert frame.where("topic = 'a' and offset < 4").count() == 8
 
 
+@pytest.mark.since_spark("4.1")
 def test_spark_shares_one_plan_among_queries(spark: SparkSession, logs: str, conf: Callable[[str, str], None]) -> None:
     """The reason why filters prune only on demand. If this fails, Spark has changed: they may prune by default then."""
     conf(PUSHDOWN, "true")
@@ -372,7 +377,7 @@ SENTINELS: dict[str, dict[str, int]] = {
 
 
 @pytest.mark.parametrize("zone", SENTINELS)
-@pytest.mark.parametrize("prune", ["true", "false"])
+@pytest.mark.parametrize("prune", [pytest.param("true", marks=pytest.mark.since_spark("4.1")), "false"])
 def test_sentinel_dates(spark: SparkSession, far: str, conf: Callable[[str, str], None], zone: str, prune: str) -> None:
     conf(PUSHDOWN, "true")
     conf(ZONE, zone)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession, functions
 
 import duralog
 from duralog import OffsetOutOfRange, Record, Store
@@ -25,6 +26,7 @@ from duralog.spark.source import batch_read, unlimited_stream
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import schema_of
 from duralog.spark.source.unlimited_stream import UnlimitedStreamReader, stream_reader_of
+from duralog.spark.spark_versions import repartition_by_hash_of_id
 
 
 @pytest.fixture
@@ -143,6 +145,19 @@ def test_a_topic_that_was_created_again_is_data_loss(store: Store) -> None:
     fill(store, 0, 2)
     with pytest.raises(OffsetOutOfRange, match="the topic a was deleted and created again"):
         query.latestOffset()
+
+
+# A shuffle by the number of a partition on Spark 4.0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("partitions", [1, 2, 7, 64])
+def test_rows_go_to_the_partition_that_they_name(spark: SparkSession, partitions: int) -> None:
+    frame = spark.range(0, 200, 1, 3).selectExpr("cast(id as int) as target")
+    shuffled = repartition_by_hash_of_id(frame, partitions, "target")
+    rows = shuffled.select("target", functions.spark_partition_id().alias("found")).collect()
+    assert sorted(row.target for row in rows) == list(range(200))
+    assert [row for row in rows if row.found != row.target % partitions] == []
 
 
 # What is refused

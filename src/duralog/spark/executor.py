@@ -190,6 +190,6 @@ def task_failure(name: str, failure: Exception) -> TaskFailed:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # The last line of the worker's Python traceback; otherwise what Spark itself says.
     python_end = next((at for at, line in enumerate(lines) if line.startswith("at org.apache.spark")), len(lines))
-    has_traceback = any(line.startswith("Traceback (most recent call last)") for line in lines[:python_end])
+    has_traceback = any("Traceback (most recent call last)" in line for line in lines[:python_end])
     reason = (lines[python_end - 1] if has_traceback else lines[0]) if lines else type(failure).__name__
     return TaskFailed(f"{name}: a task failed: {reason}")

@@ -6,6 +6,7 @@ lacks is refused in a sentence that names the version (`needs`), or done in anot
 | since | what | before |
 |---|---|---|
 | 4.1 | Spark gives a source the filters of a query | `pruneByFilters` is refused |
+| 4.1 | `DataFrame.repartitionById` | the id is exchanged for a number whose hash leads there |
 | 4.1 | `DataSourceStreamArrowWriter` | every `DataSourceArrowWriter` gets Arrow batches, in streams as well |
 | 4.2 | `to_arrow_schema` takes a time zone | it takes UTC |
 | 4.2 | Spark says where a stream stands, and limits a trigger | limits are refused; `unlimited_stream` reads |
@@ -16,10 +17,13 @@ installs tested ones only.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+from functools import cache
 from importlib.util import find_spec
 from inspect import signature
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -29,10 +33,12 @@ from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 NEWEST_TESTED = (4, 3)
 
+_INT32 = 0xFFFFFFFF
 _TAKES_A_ZONE = "timezone" in signature(to_arrow_schema).parameters
 _logger = logging.getLogger(__name__)
 
@@ -81,6 +87,48 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """What Spark expects of batches, and gives in batches: times are in UTC."""
     zone: dict[str, Any] = {"timezone": "UTC"} if _TAKES_A_ZONE else {}
     return to_arrow_schema(schema, **zone)
+
+
+def repartition_by_id(frame: DataFrame, partitions: int, column: str) -> DataFrame:
+    """Each row in the partition whose number is in the column, modulo the number of partitions."""
+    if hasattr(frame, "repartitionById"):
+        return frame.repartitionById(partitions, column)
+    return repartition_by_hash_of_id(frame, partitions, column)
+
+
+def repartition_by_hash_of_id(frame: DataFrame, partitions: int, column: str) -> DataFrame:
+    """The same with `repartition`, which hashes: a row is sent by a number whose hash is that of its partition."""
+    from pyspark.sql import functions
+
+    # As JSON, it is one constant to Spark, however many there are.
+    numbers = json.dumps(_numbers_by_hash(partitions))
+    chosen = f"from_json('{numbers}', 'array<int>')[cast(pmod({column}, {partitions}) as int)]"
+    return frame.repartition(partitions, functions.expr(chosen))
+
+
+@cache
+def _numbers_by_hash(partitions: int) -> list[int]:
+    """For each partition a number that Spark's hash partitioning sends there."""
+    found: dict[int, int] = {}
+    for number in count():
+        if len(found) == partitions:
+            return [found[partition] for partition in range(partitions)]
+        found.setdefault(_spark_hash(number) % partitions, number)
+    raise AssertionError
+
+
+def _spark_hash(number: int) -> int:
+    """Spark's `hash` of an `int`: 32-bit Murmur3 with the seed 42."""
+    mixed = _rotated(number * 0xCC9E2D51 & _INT32, 15) * 0x1B873593 & _INT32
+    mixed = (_rotated(42 ^ mixed, 13) * 5 + 0xE6546B64 & _INT32) ^ 4
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _INT32
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _INT32
+    mixed ^= mixed >> 16
+    return mixed - (1 << 32) if mixed >> 31 else mixed
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & _INT32
 
 
 def needs(since: str, what: str, why: str) -> str:

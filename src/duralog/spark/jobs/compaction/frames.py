@@ -18,6 +18,7 @@ from duralog.spark.executor import SparkExecutor, task_failure
 from duralog.spark.jobs.compaction.keys import segment_keys
 from duralog.spark.jobs.compaction.marks import segment_marks, superseded_offsets
 from duralog.spark.jobs.compaction.rows import KeyRow, KeyShuffle, RowKind, SegmentMarks, SegmentToRead
+from duralog.spark.spark_versions import repartition_by_id
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.lent_lock import joined
 
@@ -76,9 +77,9 @@ def shuffle_keys(executor: SparkExecutor, tasks: KeyTasks, *, name: str) -> list
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_ARROW_BYTES))
     numbers = session.range(0, len(tasks.segments), 1, len(tasks.segments))
     keys = numbers.mapInArrow(tasks.read, ROWS)
-    superseded = keys.repartitionById(tasks.shuffle.shares, "target").mapInArrow(tasks.judge, ROWS)
+    superseded = repartition_by_id(keys, tasks.shuffle.shares, "target").mapInArrow(tasks.judge, ROWS)
     mark_tasks = max(tasks.shuffle.mark_tasks) + 1
-    marks = superseded.repartitionById(mark_tasks, "target").mapInArrow(tasks.mark, MARKS)
+    marks = repartition_by_id(superseded, mark_tasks, "target").mapInArrow(tasks.mark, MARKS)
     query = _Query(executor.spark, marks, name, len(tasks.segments) + tasks.shuffle.shares + mark_tasks)
     found: dict[int, SegmentMarks] = {
         row.segment: pickle.loads(row.marks) for row in query.collect(executor.on_progress)
