@@ -33,13 +33,23 @@ def opened_for_writing(
     *,
     scheduler: Scheduler | None = None,
     on_progress: OnProgress = ignore,
+    load_on_use: bool = False,
 ) -> Iterator[Store]:
-    """The directory, locked. Recovery, if there is any, is reported. The caller may run the scheduler's tasks."""
+    """The directory, locked. Recovery, if there is any, is reported. The caller may run the scheduler's tasks.
+
+    With `load_on_use`, partitions are loaded when they are first used, if the directory was closed cleanly.
+    """
     scheduler = scheduler or immediate_tasks()
     without_upkeep = replace(config, log_segment_delete_delay_ms=0, log_cleaner_enable=False)
     try:
         with lock_holder_named(path):
-            store = Store(path, config=without_upkeep, show_progress=on_progress, scheduler=scheduler)
+            store = Store(
+                path,
+                config=without_upkeep,
+                show_progress=on_progress,
+                scheduler=scheduler,
+                load_on_use=load_on_use,
+            )
     except CorruptRecord as corrupt:
         if METADATA_PARTITION.topic not in (corrupt.file or ""):
             raise

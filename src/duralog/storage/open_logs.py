@@ -3,6 +3,7 @@
 What must always be true:
 - `by_partition` is an immutable mapping: when logs are opened or closed it is replaced, so that a holder needs no lock
   and can see that something has changed. In a read-only store, logs are added in place when they are first used.
+- A log is open, or unloaded, or offline, or has no folder yet. An unloaded one is as its last owner closed it.
 - A change of topics, or of the open logs, holds the lock `changing`. After `end` no change begins.
 - In a forked child no log is open, and none can be opened.
 """
@@ -10,7 +11,7 @@ What must always be true:
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 
 from duralog.errors import DuralogError, StorageError, UnknownTopic
@@ -36,6 +37,8 @@ class OpenLogs:
         self.loss: str | None = None
         """Why the open store makes no more changes: it has lost the directory's lock."""
         self._process = forks.here
+        self.on_load: Callable[[PartitionLog], None] = lambda _: None
+        """Called with every log that is loaded for writing after the directory was opened."""
         self._inherited: Mapping[TopicPartition, PartitionLog] | None = None
         """In a forked child: the logs that were open in its parent."""
         forks.belongs_here(self)
@@ -85,7 +88,9 @@ class OpenLogs:
             return self._opened.metadata.log
         self._topic(self._opened, partition)
         known = self.by_partition.get(partition)
-        return known if known is not None or not self.read_only else self._load_and_keep(partition)
+        if known is None and self.read_only:
+            return self._load_and_keep(partition)
+        return self._load_to_write(partition) if known is None and partition in self._opened.unloaded else known
 
     @staticmethod
     def _topic(opened: OpenedDirectory, partition: TopicPartition) -> Topic:
@@ -114,6 +119,24 @@ class OpenLogs:
             loaded.close()
         self.check_open()
         return self._load_and_keep(partition) if log is None else log
+
+    def _load_to_write(self, partition: TopicPartition) -> PartitionLog:
+        with self.changing:
+            self.check_writable()
+            known = self.by_partition.get(partition)
+            if known is not None:
+                return known
+            opened = self._opened
+            opened.unloaded.discard(partition)
+            try:
+                log = opened.load(partition, opened.metadata.removed_topic_ids, lambda _: None)
+            except DuralogError as error:
+                # As a partition that cannot be loaded when the directory is opened.
+                opened.offline[partition] = error
+                raise StorageError(f"{partition} is offline: {error}") from error
+            self.add({partition: log})
+            self.on_load(log)
+            return log
 
     def refresh(self, opened: OpenedDirectory, unchanged: Collection[TopicPartition]) -> None:
         """Serve the directory as it was opened again, with those of the loaded logs that have not changed.

@@ -2,8 +2,8 @@
 
 For writing: lock the directory; remove the clean-shutdown marker; read the metadata log; reconcile folders and
 metadata; load all partitions in parallel, which recovers those that need it. A partition that cannot be loaded is
-offline, and the others are served. For lending: the same, but tasks load the partitions. For reading: nothing is
-locked or changed.
+offline, and the others are served. For a short write to a few partitions of a clean directory, they are loaded on first
+use instead. For lending: the same, but tasks load the partitions. For reading: nothing is locked or changed.
 
 Folders and metadata may differ. For writing, they are reconciled so:
 
@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
 
@@ -47,6 +47,7 @@ from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.folder import MetadataFolder
 from duralog.storage.metadata.topics import Holds, Placement, Topics, WritableLog
 from duralog.storage.partition_loading import FolderOfAnotherTopic, PartitionLoader
+from duralog.storage.recovery.recovery import OnBytes
 
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +74,19 @@ class OpenedDirectory:
     """Empty for a directory that is only read: its logs are loaded on first use."""
     offline: dict[TopicPartition, Exception]
     """The partitions that could not be loaded, and why."""
+    unloaded: set[TopicPartition] = field(default_factory=set)
+    """The partitions that are loaded on first use. They were closed cleanly, and stay as they are until then."""
+
+    def load(self, partition: TopicPartition, removed_ids: Callable[[], set[str]], on_bytes: OnBytes) -> PartitionLog:
+        """The log in a folder, to write to it. A folder that is left from a deleted topic is removed first."""
+        topic = self.topics.get(partition.topic)
+        try:
+            return self.loader.load(partition, topic, on_bytes)
+        except FolderOfAnotherTopic as error:
+            if error.topic_id not in removed_ids():
+                raise
+        self.deleted.delete([partition])
+        return self.loader.create(partition, topic)
 
 
 class Opening:
@@ -125,11 +139,15 @@ class Opening:
         loader.producer_expiration_ms = opened.config.producer_id_expiration_ms
         return replace(opened, loader=loader, logs={})
 
-    def for_writing(self, show: ShowProgress | None) -> OpenedDirectory:
+    def for_writing(self, show: ShowProgress | None, *, load_on_use: bool = False) -> OpenedDirectory:
+        """With `load_on_use`, no partition of a directory that was closed cleanly is loaded before it is used."""
         lock = self._directory.lock()
         try:
             opened = self._for_writing(lock)
-            self._load_all(opened, show)
+            if load_on_use and opened.was_clean:
+                opened.unloaded.update(set(self._directory.folders().live).intersection(_partitions(opened.topics)))
+            else:
+                self._load_all(opened, show)
         except BaseException:
             lock.release()
             raise
@@ -222,24 +240,16 @@ class Opening:
             opened.offline[partition] = StorageError(f"{self._directory.folder_of(partition)}: {reason}")
 
     def _load_all(self, opened: OpenedDirectory, show: ShowProgress | None) -> None:
-        loader, topics = opened.loader, opened.topics
+        loader = opened.loader
         present = set(self._directory.folders().live)
         removed_ids = cache(opened.metadata.removed_topic_ids)
 
         def load(partition: TopicPartition, count: ByteCount) -> PartitionLog:
-            topic = topics.get(partition.topic)
             if partition in present:
-                try:
-                    return loader.load(partition, topic, count.add)
-                except FolderOfAnotherTopic as error:
-                    if error.topic_id not in removed_ids():
-                        raise
-                opened.deleted.delete([partition])
-            return loader.create(partition, topic)
+                return opened.load(partition, removed_ids, count.add)
+            return loader.create(partition, opened.topics.get(partition.topic))
 
-        wanted = [
-            TopicPartition(topic.name, number) for topic in topics.by_name.values() for number in topic.partitions
-        ]
+        wanted = _partitions(opened.topics)
         outcome = for_each_partition(
             wanted,
             load,
@@ -323,6 +333,10 @@ class Opening:
             logs={},
             offline={},
         )
+
+
+def _partitions(topics: Topics) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in topics.by_name.values() for number in topic.partitions]
 
 
 def _log_offline(opened: OpenedDirectory) -> None:

@@ -63,8 +63,8 @@ class PartitionLoader:
         self._environment = LogEnvironment(file_system=files, clock=clock, run_later=run_later)
         self._recovery_points = dict(directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT))
         self._log_starts = dict(directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
-        self._cleaner_checkpoint = CleanerCheckpoint(directory)
-        """Written only while a directory is opened. After that it belongs to the cleaner."""
+        self.cleaner_checkpoint = CleanerCheckpoint(directory)
+        """That of the cleaner, as soon as there is one."""
 
     def topic_id(self, partition: TopicPartition) -> str | None:
         """The id of the topic that the folder belongs to; None if it has none."""
@@ -108,7 +108,7 @@ class PartitionLoader:
         # An entry in a checkpoint is that of an older partition of this name.
         self._recovery_points.pop(partition, None)
         self._log_starts.pop(partition, None)
-        self._cleaner_checkpoint.forget([partition])
+        self.cleaner_checkpoint.forget([partition])
         log = self.load(partition, topic)
         log.become_leader(max(topic.leader_epoch(partition.partition), 0))
         return log
@@ -167,5 +167,5 @@ class PartitionLoader:
 
     def _count_as_new(self, partition: TopicPartition, offset: int) -> None:
         """Let the log count as new from this offset on."""
-        if self._cleaner_checkpoint.lower_on_disk(partition, offset):
+        if self.cleaner_checkpoint.lower_on_disk(partition, offset):
             _logger.warning("%s: compaction begins at offset %d, where the log is repaired", partition, offset)

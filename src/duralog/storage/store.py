@@ -76,7 +76,14 @@ class Store:
         file_system: FileSystem | None = None,
         clock: Clock = wall_clock_ms,
         scheduler: Scheduler | None = None,
+        load_on_use: bool = False,
     ) -> None:
+        """With `load_on_use`, a partition that was closed cleanly is loaded when it is first used.
+
+        That is for a short write to a few of many partitions, with a scheduler that runs nothing: retention and the
+        cleaner would have to know all logs.
+        """
+        assert not load_on_use or scheduler is not None
         self.path = path
         self.read_only = read_only
         self._clock = clock
@@ -95,7 +102,7 @@ class Store:
                 opened = opening.for_reading()
             else:
                 raise_open_file_limit()
-                opened = opening.for_writing(show_progress)
+                opened = opening.for_writing(show_progress, load_on_use=load_on_use)
             self._lock = opened.lock
             self._open = OpenLogs(opened)
             if scheduler is None and not read_only and opened.config.log_cleaner_enable:
@@ -103,7 +110,9 @@ class Store:
             self._maintain(opened)
             self._serve(opened)
             if not read_only:
-                self._upkeep.keep(opened.offline)
+                self._open.on_load = self._take_over
+                opened.loader.cleaner_checkpoint = self.cleaner.checkpoint
+                self._upkeep.keep((*opened.offline, *opened.unloaded))
                 self._upkeep.checkpoint()
                 self._upkeep.start(self._retain_unasked, deletes_by_age=self._deletes_by_age)
                 self.cleaner.start()
@@ -128,6 +137,10 @@ class Store:
         )
         self.cleaner = Cleaner(cleaner_owner, opened.config)
         """Compacts in the background, and shows its state."""
+
+    def _take_over(self, log: PartitionLog) -> None:
+        self.cleaner.take_over(TopicPartition(log.topic, log.partition), log)
+        self._upkeep.take_over(log)
 
     def _serve(self, opened: OpenedDirectory) -> None:
         self._opened = opened

@@ -83,6 +83,7 @@ class TopicChanges:
             with self._cleaner.kept_away(gone, "its topic is deleted"):
                 self._topics.delete(topic)
                 logs = self._logs.take(gone)
+            self._opened.unloaded.difference_update(gone)
             for partition in gone:
                 self._opened.offline.pop(partition, None)
             for log in logs:
@@ -148,7 +149,7 @@ class TopicChanges:
     def _create_logs(self, topic: Topic) -> None:
         """Make the partitions of a topic that are not there yet. Those that were made stay if one fails."""
         named = [TopicPartition(topic.name, number) for number in topic.partitions]
-        known = {*self._logs.by_partition, *self._opened.offline}
+        known = {*self._logs.by_partition, *self._opened.offline, *self._opened.unloaded}
         new = [partition for partition in named if partition not in known]
         if not new:
             return

@@ -50,11 +50,18 @@ class Upkeep:
         for log in logs().values():
             self.watch(log)
 
-    def keep(self, offline: Iterable[TopicPartition]) -> None:
-        """Keep the entries of partitions that could not be loaded in the checkpoints."""
+    def keep(self, not_open: Iterable[TopicPartition]) -> None:
+        """Keep the entries of partitions in the checkpoints that are offline, or not loaded yet."""
+        kept = set(not_open)
         for name in _CHECKPOINTS:
             offsets = self._directory.read_checkpoint(name)
-            self._kept[name] = {partition: offsets[partition] for partition in offline if partition in offsets}
+            self._kept[name] = {partition: offset for partition, offset in offsets.items() if partition in kept}
+
+    def take_over(self, log: PartitionLog) -> None:
+        """Take care of a log that was loaded later than the others."""
+        for offsets in self._kept.values():
+            offsets.pop(TopicPartition(log.topic, log.partition), None)
+        self.watch(log)
 
     def watch(self, log: PartitionLog) -> None:
         """Warn when records are appended that have expired already."""

@@ -29,7 +29,7 @@ def to_store(
     """
     if topic in INTERNAL_TOPICS:
         raise InvalidTopic(f"{topic} is an internal topic of Kafka: only a broker writes to it")
-    with opened_store(directory, read_only=False, server_properties=None, quiet=quiet) as store:
+    with opened_store(directory, read_only=False, server_properties=None, quiet=quiet, load_on_use=True) as store:
         numbers = store.partitions(topic)
         for turn, group in enumerate(groups):
             chosen: dict[int, list[Record]] = {}

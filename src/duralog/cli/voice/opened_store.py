@@ -17,9 +17,15 @@ from duralog.storage.store import Store
 
 @contextmanager
 def opened_store(
-    path: str, *, read_only: bool, server_properties: str | None, create: bool = False, quiet: bool = False
+    path: str,
+    *,
+    read_only: bool,
+    server_properties: str | None,
+    create: bool = False,
+    quiet: bool = False,
+    load_on_use: bool = False,
 ) -> Iterator[Store]:
-    """With `create`, a missing directory is made."""
+    """With `create`, a missing directory is made. `load_on_use` is for a command that writes to a few partitions."""
     check_no_partition(path)
     if create:
         check_no_file(path)
@@ -32,7 +38,10 @@ def opened_store(
         with Store(path, config=config, read_only=True) as store:
             yield store
         return
-    with ProgressBar(wanted=not quiet) as bar, opened_for_writing(path, config, on_progress=bar.show) as store:
+    with (
+        ProgressBar(wanted=not quiet) as bar,
+        opened_for_writing(path, config, on_progress=bar.show, load_on_use=load_on_use) as store,
+    ):
         bar.hide()
         yield store
 

@@ -200,9 +200,14 @@ def check_free(path: str, *, file_system: FileSystem | None = None) -> None:
 
 @contextmanager
 def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) -> Iterator[Store]:
-    """The directory, locked, without upkeep: retention must not delete old records of a restored backup."""
+    """The directory, locked, without upkeep: retention must not delete old records of a restored backup.
+
+    Only the partitions that are written to are loaded, unless the directory has to be recovered.
+    """
     store = _once_free(
-        lambda: Store(path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0))
+        lambda: Store(
+            path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0), load_on_use=True
+        )
     )
     try:
         yield store

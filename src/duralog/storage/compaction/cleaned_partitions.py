@@ -64,6 +64,11 @@ class CleanedPartitions:
             self._correct(partition, log)
         self.checkpoint.write()
 
+    def take_over(self, partition: TopicPartition, log: PartitionLog) -> None:
+        self.watch(partition, log)
+        self._correct(partition, log)
+        self.checkpoint.write()
+
     def compacted_logs(self) -> dict[TopicPartition, PartitionLog]:
         return {partition: log for partition, log in self._logs().items() if COMPACT in log.config.cleanup_policy}
 

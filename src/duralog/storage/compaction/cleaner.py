@@ -32,6 +32,7 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.kernels.offset_map import MakeMap
 from duralog.storage.compaction.cleanable import DirtyRange
 from duralog.storage.compaction.cleaned_partitions import CleanedPartitions, CleanerOwner
+from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.compaction.cleaner_state import CleanerTotals, PartitionState, totals_of
 from duralog.storage.compaction.cleaning import Cleaning, CompactLog, WaitFor, wait_for
 from duralog.storage.compaction.compact import compact_log
@@ -289,9 +290,17 @@ class Cleaner:
 
     # What happens to partitions
 
+    @property
+    def checkpoint(self) -> CleanerCheckpoint:
+        return self._partitions.checkpoint
+
     def watch(self, partition: TopicPartition, log: PartitionLog) -> None:
         """Follow the truncations of a new log."""
         self._partitions.watch(partition, log)
+
+    def take_over(self, partition: TopicPartition, log: PartitionLog) -> None:
+        """Follow a log that was loaded after the directory was opened, and correct its checkpoint."""
+        self._partitions.take_over(partition, log)
 
     def kept_away(self, partitions: Collection[TopicPartition], reason: str) -> AbstractContextManager[None]:
         """Inside the context these are not compacted. Running compactions of them are stopped and waited for."""
