@@ -2,7 +2,8 @@
 
 The plan has those of the transaction indexes, which may be missing or cut short. So the reader also searches for the
 markers that end the transactions of a piece (`duralog.storage.log.abort_markers`), in the piece and after it. Each task
-does so, hence no further than `MOST_SCANNED_BYTES` beyond what the task reads.
+does so. If a transaction ends more than `NEAR_BYTES` after what the task reads, the tasks of a process share the search
+(`far_markers`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from duralog.columnar.pieces import PIECE_BYTES, ByteSource, Piece, read_pieces
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.varint import Bytes
+from duralog.scanning.far_markers import far_markers
 from duralog.scanning.remote_file import ReadAhead
 from duralog.scanning.slices import Slice
 from duralog.storage.disk.file_system import File
 from duralog.storage.log.abort_markers import AbortMarkers
 
-MOST_SCANNED_BYTES = 64 << 20
-"""How far the end of a transaction is searched for. If it ends further away, the index decides.
+NEAR_BYTES = 64 << 20
+"""How far each task searches for the end of a transaction by itself.
 
-Otherwise, every one of the tasks that read a very long transaction would read it to its end."""
+If they went further, every one of the tasks that read a very long transaction would read it to its end."""
 
 _FIRST_SCANNED_BYTES = 64 << 10
 _GROWTH = 2
@@ -75,7 +77,7 @@ class _Following:
         self._listed = {(transaction.producer_id, transaction.last_offset) for transaction in listed}
         self._is_behind_file = False
         """The scan has left the file."""
-        self._left_bytes = MOST_SCANNED_BYTES
+        self._left_bytes = NEAR_BYTES
 
     def is_listed(self, transaction: AbortedTransaction) -> bool:
         return (transaction.producer_id, transaction.last_offset) in self._listed
@@ -87,14 +89,18 @@ class _Following:
                 yield piece
                 offset = int(piece.batches["last_offset"][-1]) + 1
             self._is_behind_file = True
-        if self._left_bytes > 0:
-            with self._slice.location.open_store() as store:
-                view = store.partition(self._slice.topic, self._slice.partition).view
+        with self._slice.location.open_store() as store:
+            view = store.partition(self._slice.topic, self._slice.partition).view
+            if self._left_bytes > 0:
                 for piece in view.scanned_from(offset):
                     self._left_bytes -= len(piece.data)
                     yield piece
+                    offset = int(piece.batches["last_offset"][-1]) + 1
                     if self._left_bytes <= 0:
-                        return
+                        break
+                else:
+                    return
+            yield from far_markers(self._slice, view, offset).pieces_from(offset, view)
 
     def _scanned_in_file(self, position: int) -> Iterator[Piece]:
         file, piece_bytes = self._file, _FIRST_SCANNED_BYTES

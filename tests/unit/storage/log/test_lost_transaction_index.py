@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,15 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 import duralog
-from duralog.columnar.pieces import MemorySource, read_pieces
+from duralog.columnar.pieces import MemorySource, Piece, read_pieces
 from duralog.command_line import app
 from duralog.errors import StorageError
 from duralog.format.record import Record
-from duralog.scanning import hidden_transactions
+from duralog.scanning import far_markers, hidden_transactions
 from duralog.storage.compaction.compact import compact_log
 from duralog.storage.log.abort_markers import MustScan
 from duralog.storage.log.isolation import Isolation, visible_rows
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.view import LogView
 from duralog.storage.store import Store
 from tests.support.spark.planned_log import plan_all, read
 from tests.support.storage.transaction_history import CONFIG, LOSSES, NOW_MS, lose_indexes, write_history
@@ -140,15 +143,64 @@ def test_slices_of_a_log_that_was_compacted_since(lost: tuple[Path, list[bytes]]
     assert read(slices)["value"].to_pylist() == values
 
 
+@pytest.fixture
+def everything_is_far(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tasks share the search for all markers after what they read. Returns where these searches read the log."""
+    monkeypatch.setattr(hidden_transactions, "NEAR_BYTES", 0)
+    monkeypatch.setattr(far_markers, "_known", OrderedDict())
+    scanned: list[int] = []
+    scan = LogView.scanned_from
+
+    def remember(view: LogView, offset: int, position: int = 0) -> Iterator[Piece]:
+        for piece in scan(view, offset, position):
+            scanned.append(int(piece.batches["base_offset"][0]))
+            yield piece
+
+    monkeypatch.setattr(LogView, "scanned_from", remember)
+    return scanned
+
+
 @two_losses
-def test_a_task_looks_no_further_than_it_may(lost: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("order", [1, -1])
+def test_transactions_that_end_far_after_a_slice(
+    lost: tuple[Path, list[bytes]], everything_is_far: list[int], order: int
+) -> None:
     path, values = lost
-    monkeypatch.setattr(hidden_transactions, "MOST_SCANNED_BYTES", 0)
     with opened(path, read_only=True) as store:
         slices = plan_all(store, Isolation.READ_COMMITTED, max_slice_bytes=2000).slices
-    found = read(slices)["value"].to_pylist()
-    assert len(found) > len(values)
-    assert set(values) <= set(found)
+    found = [read([part])["value"].to_pylist() for part in slices[::order]]
+    assert [value for part in found[::order] for value in part] == values
+    assert everything_is_far
+
+
+def test_tasks_of_a_process_share_the_search_for_a_far_end(tmp_path: Path, everything_is_far: list[int]) -> None:
+    def append(log: PartitionLog, producer: int, sequence: int) -> None:
+        records = [Record(value=b"%d" % producer * 100)] * 10
+        log.append(records, producer_id=producer, producer_epoch=0, base_sequence=sequence * 10, is_transactional=True)
+
+    with opened(tmp_path) as store:
+        store.create_topic("t", 1)
+        log = store.partition("t", 0)
+        for number in range(400):
+            append(log, 1 + number % 2, number // 2)
+            if number % 100 == 99:
+                log.roll()
+        log.end_transaction(1, 0, commit=False)
+        log.end_transaction(2, 0, commit=True)
+    (index,) = (tmp_path / "t-0").glob("*.txnindex")
+    index.unlink()
+    with opened(tmp_path, read_only=True) as store:
+        slices = plan_all(store, Isolation.READ_COMMITTED, max_slice_bytes=5000).slices
+    assert len(slices) > 50
+    for part in slices:
+        assert set(read([part])["value"].to_pylist()) <= {b"2" * 100}
+    assert len(everything_is_far) == len(set(everything_is_far)) < 20
+    # Of files that were replaced since, nothing is known.
+    everything_is_far.clear()
+    log_file = tmp_path / "t-0" / f"{2000:020}.log"
+    os.utime(log_file, (1, 1))
+    assert set(read([slices[30]])["value"].to_pylist()) <= {b"2" * 100}
+    assert len(everything_is_far) > 1
 
 
 def compact(log: PartitionLog) -> None:
