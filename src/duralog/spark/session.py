@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from duralog.errors import DuralogError
 from duralog.spark.data_source import DuralogDataSource
 from duralog.spark.spark_versions import warn_if_untested
+from duralog.spark.worker_python import use_installed_pyspark
 
 ARROW_BATCH_ROWS = 65_536
 """Rows of an Arrow batch between the JVM and Python. Fewer cost calls, more do not fit into the CPU's cache."""
@@ -107,8 +108,11 @@ def job_session(
     builder = SparkSession.Builder().master(master).appName(app_name)
     for name, value in {**settings, **(config or {})}.items():
         builder = builder.config(name, value)
+    is_new = SparkContext._active_spark_context is None
     with _java_ended_if_interrupted():
         spark = builder.getOrCreate()
+    if is_new and cores is not None:
+        use_installed_pyspark(spark.sparkContext)
     spark.sparkContext.setLogLevel(log_level)
     return spark
 
