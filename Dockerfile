@@ -17,7 +17,7 @@ RUN python -m venv /opt/duralog
 WORKDIR /src
 COPY requirements.txt pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY src src
-RUN /opt/duralog/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.txt ".[broker,kafka]"
+RUN /opt/duralog/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.txt ".[broker,kafka,security]"
 
 FROM cpu-${TARGETARCH}
 LABEL org.opencontainers.image.title="duralog" org.opencontainers.image.licenses="Apache-2.0"
@@ -35,5 +35,6 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s --retries=3 \
     CMD ["duralog", "topic", "list", "--quiet", "127.0.0.1:9092"]
 ENTRYPOINT ["duralog"]
+# --insecure: everyone who reaches the published port may read and write. docs/security.md guards it by TLS and SASL.
 # A service deletes by age as Kafka's does. Other arguments replace these, the retention included.
-CMD ["serve", "--data", "/var/lib/duralog", "--listen", "0.0.0.0:9092", "--advertise", "localhost:9092", "--override", "log.retention.hours=168"]
+CMD ["serve", "--data", "/var/lib/duralog", "--listen", "0.0.0.0:9092", "--insecure", "--advertise", "localhost:9092", "--override", "log.retention.hours=168"]

@@ -29,6 +29,7 @@ from duralog.cli.retain import retain
 from duralog.cli.serve import serve
 from duralog.cli.stats.command import stats
 from duralog.cli.topic.command import topic_app
+from duralog.cli.user.command import user_app
 from duralog.cli.verify import verify
 from duralog.cli.voice.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, leave_standard_output, say
 from duralog.cli.voice.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
@@ -69,6 +70,7 @@ app.command(rich_help_panel=TALK, cls=ConsumeCommand)(consume)
 app.add_typer(topic_app, rich_help_panel=TALK)
 app.add_typer(group_app, rich_help_panel=TALK)
 app.add_typer(config_app, rich_help_panel=TALK)
+app.add_typer(user_app, rich_help_panel=TALK)
 app.command(rich_help_panel=LOOK)(dump)
 app.command(rich_help_panel=LOOK)(lookup)
 app.command(rich_help_panel=LOOK)(stats)

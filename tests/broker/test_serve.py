@@ -310,7 +310,7 @@ class TestConfig:
                 "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "no authorization",
             ),
-            ("listeners=SSL://127.0.0.1:0", "only PLAINTEXT is supported"),
+            ("listeners=SSL://127.0.0.1:0", "a TLS listener needs listener.name.ssl.ssl.keystore.location"),
             ("listeners=PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:1", "does not say what SECOND is"),
             ("log.dirs=/a,/b", "several directories; one is supported"),
             ("num.partitions=0", "must be a whole number"),

@@ -67,7 +67,8 @@ def serve(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where clients connect, 127.0.0.1:9092 by default; port 0 takes a free one.",
+            help="Where clients connect, 127.0.0.1:9092 by default; port 0 takes a free one. Before it may stand the"
+            " listener's name or protocol, as in SASL_SSL://0.0.0.0:9093.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -119,6 +120,14 @@ def serve(
             rich_help_panel=HOW,
         ),
     ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Allow a listener beyond loopback that lets everyone in, without authentication.",
+            rich_help_panel=HOW,
+        ),
+    ] = False,
     apply_retention: Annotated[
         bool,
         typer.Option(
@@ -143,6 +152,8 @@ def serve(
     It serves until SIGTERM or Ctrl-C, and then stops cleanly. It prints one line on standard output when clients can
     connect.
 
+    A listener beyond loopback needs authentication, or --insecure.
+
     A retention set by a topic, --override, --server-properties or the cluster metadata applies as in Kafka. Without
     one, records that are older than 7 days at the start are held, with a warning, until you choose.
 
@@ -158,7 +169,7 @@ def serve(
     with errors_shown(), _without_garbage_collection():
         _check_installed()
         from duralog.broker.broker import Broker
-        from duralog.broker.net.listening import Listening, MetricsAddress, parse_address
+        from duralog.broker.net.listening import Listening, MetricsAddress, check_guarded, parse_address
         from duralog.cli.voice.logs import log_to_standard_error
 
         log_to_standard_error(quiet=quiet)
@@ -166,10 +177,14 @@ def serve(
         if apply_retention:
             settings = settings.with_chosen_retention()
         advertised = None if advertise is None else parsed("--advertise", parse_address, advertise)
-        if listen is not None:
-            listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
-        else:
+        if listen is None:
             listening = _configured(settings).told_as(advertised)
+        elif "://" in listen:
+            listening = Listening.of(settings.listening_on(listen)).told_as(advertised)
+        else:
+            listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
+        if not insecure:
+            check_guarded(listening, settings)
         scraped = None if metrics is None else parsed("--metrics", parse_address, metrics)
         place = None if ephemeral else _directory(data, settings)
         broker = Broker(

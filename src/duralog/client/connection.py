@@ -5,16 +5,20 @@ Errors of the client library are raised as `DuralogError` with the broker's addr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from duralog.errors import DuralogError, MissingExtra
+from duralog.errors import CorruptRecord, DuralogError, MissingExtra
+from duralog.format.java_properties import decode_properties
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""
 
+CLIENT_CONFIG = "DURALOG_CLIENT_CONFIG"
+"""The environment variable with a file of the client library's settings: security.protocol, sasl.mechanism, ..."""
 ANSWER_SECONDS = 30.0
 _CONNECT_SECONDS = 1.0
 _CONNECT_TRIES = 10
@@ -38,8 +42,12 @@ def admin_module() -> Any:
 
 
 def client_settings(address: str, **settings: Any) -> dict[str, Any]:
-    """The settings of every client. The library logs nothing: errors are raised."""
+    """The settings of every client. The library logs nothing: errors are raised.
+
+    Those of the file that DURALOG_CLIENT_CONFIG names are for brokers that want TLS or a log-in.
+    """
     return {
+        **_given_settings(),
         "bootstrap.servers": address,
         "client.id": "duralog",
         "socket.connection.setup.timeout.ms": 5_000,
@@ -60,6 +68,11 @@ def admin_client(address: str) -> Any:
             return admin
         except client.KafkaException:
             admin.poll(0)
+            refused = [
+                error for error in errors if error.code() in (client.KafkaError._AUTHENTICATION, client.KafkaError._SSL)
+            ]
+            if refused:
+                raise DuralogError(f"{address}: the broker refuses the log-in: {refused[0].str()}") from None
             if any(error.code() == client.KafkaError._ALL_BROKERS_DOWN for error in errors):
                 break
     raise DuralogError(f"{address}: {NO_ANSWER.format(reason='')}")
@@ -92,6 +105,17 @@ def error_text(error: Any) -> str:
     ):
         return NO_ANSWER.format(reason="")
     return str(error.str()) or str(error.name())
+
+
+def _given_settings() -> dict[str, str]:
+    path = os.environ.get(CLIENT_CONFIG)
+    if not path:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            return dict(decode_properties(file.read()).values)
+    except (OSError, CorruptRecord) as error:
+        raise DuralogError(f"{path}, the file of {CLIENT_CONFIG}, cannot be read: {error}") from None
 
 
 def _ignore(_error: Any) -> None:

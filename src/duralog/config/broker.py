@@ -69,6 +69,10 @@ class BrokerConfig(ServerSettings):
         """For a broker whose clients can only come from there. Refuses configs that let none of them in."""
         return replace(self, reached_from=addresses)._checked()
 
+    def listening_on(self, listener: str) -> BrokerConfig:
+        """With this listener in place of all others. Clients get its own address."""
+        return replace(self, listeners=(listener,), advertised_listeners=None)
+
     def with_dynamic(self, values: Mapping[str, object]) -> BrokerConfig:
         """With the configs over these that the cluster metadata holds for brokers.
 

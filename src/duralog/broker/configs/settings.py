@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.config.kafka_only_configs import is_known_to_kafka
+from duralog.config.listener_config import unprefixed
 from duralog.errors import InvalidConfig
 from duralog.format.java_properties import decode_properties
 
@@ -44,7 +45,7 @@ def read_settings(properties: bytes, overrides: Mapping[str, str]) -> BrokerConf
             f"log.dirs: {', '.join(config.log_dirs)} are several directories; one is supported: say which with"
             " --override log.dirs=DIR"
         )
-    only_kafkas = {name for name in given if name not in BROKER_CONFIGS and is_known_to_kafka(name)}
+    only_kafkas = {name for name in given if unprefixed(name) not in BROKER_CONFIGS and is_known_to_kafka(name)}
     without_effect = sorted({*only_kafkas, *config.ignored} - _EXPECTED - _REFUSED.keys())
     if without_effect:
         _logger.warning("these configs have no effect here: %s", ", ".join(without_effect))

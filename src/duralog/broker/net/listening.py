@@ -15,8 +15,9 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from duralog.broker.security.listener_security import PLAINTEXT, PROTOCOLS
+from duralog.broker.security.listener_security import PLAINTEXT, PROTOCOLS, SASL_PLAINTEXT, SASL_SSL, SSL
 from duralog.config import BrokerConfig
+from duralog.config.listener_config import ListenerConfig
 from duralog.errors import InvalidConfig
 
 DEFAULT_HOST = "127.0.0.1"
@@ -103,6 +104,24 @@ class Listening:
                 for name, where in bound.items()
             )
         )
+
+
+def check_guarded(listening: Listening, config: BrokerConfig) -> None:
+    """Refuse a listener that others than this machine reach, and that lets everyone in."""
+    for listener in listening.listeners:
+        if is_loopback(listener.bound.host) or _authenticates(listener, config):
+            continue
+        raise InvalidConfig(
+            f"the listener {listener.name}://{listener.bound} lets in everyone who reaches it: guard it with SASL_SSL"
+            " or client certificates (docs/security.md), listen on loopback (127.0.0.1), or say --insecure"
+        )
+
+
+def _authenticates(listener: Listener, config: BrokerConfig) -> bool:
+    """Whether every client has to prove who it is."""
+    if listener.protocol in (SASL_PLAINTEXT, SASL_SSL):
+        return True
+    return listener.protocol == SSL and ListenerConfig(config, listener.name).get("ssl.client.auth") == "required"
 
 
 def is_anywhere(host: str) -> bool:

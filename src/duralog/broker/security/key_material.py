@@ -4,7 +4,7 @@
 |---|---|
 | PEM | certificates and a key, from a file or from the configs themselves |
 | PKCS12 | the one key of the file with its chain; this needs `cryptography` |
-| JKS, the default | a PKCS12 file, which Java takes for JKS too; the error of a JKS file names the command to convert |
+| JKS, the default | a PKCS12 file, as in Java; the error of a JKS file has the command to convert it |
 
 Keys never touch the disk: OpenSSL reads them from a file in memory.
 """

@@ -66,11 +66,6 @@ class ListenerSecurity:
         assert self._sasl is not None
         return self._sasl
 
-    @property
-    def authenticates(self) -> bool:
-        """Whether every client has to prove who it is."""
-        return self._sasl is not None or (self._tls is not None and self._config.get("ssl.client.auth") == "required")
-
     def follow(self, config: BrokerConfig) -> None:
         """Adopt changed configs and files. It may read files."""
         changed = ListenerConfig(config, self.name)

@@ -23,7 +23,11 @@ from duralog.broker.security.failures import InvalidCredentials, LoginFailed
 from duralog.broker.security.token_keys import TokenKeys
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
+_ALGORITHMS = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+}
+"""The signatures that are accepted, with the types of their keys."""
 _SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PAIRS = r"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
 _FIRST = re.compile(rf"n,(?:a=({_SASL_NAME}))?,\x01({_PAIRS})\x01")
@@ -103,21 +107,22 @@ class SignedTokens:
     def verify(self, token: str) -> Verified:
         try:
             header = jwt.get_unverified_header(token)
-            if header.get("alg") not in _ALGORITHMS:
+            key_type = _ALGORITHMS.get(header.get("alg", ""))
+            if key_type is None:
                 raise LoginFailed("the token is not signed with RSA or ECDSA")
             key = self._keys.find(header.get("kid"))
-            if key.algorithm_name not in _ALGORITHMS:
-                raise LoginFailed("the key of the token is not for RSA or ECDSA")
+            if key.key_type != key_type:
+                raise LoginFailed("the key of the token is of another type than its signature")
             claims = jwt.decode(
                 token,
                 key.key,
-                algorithms=_ALGORITHMS,
+                algorithms=[*_ALGORITHMS],
                 audience=self._audience,
                 issuer=self._issuer,
                 leeway=self._skew_seconds,
                 options={"require": ["exp", "iat"], "verify_sub": self._user_claim == "sub"},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise LoginFailed(f"the token is not valid: {type(error).__name__}") from None
         return _verified(claims, self._user_claim, self._scope_claim)
 

@@ -1,0 +1,1 @@
+"""`duralog user`: users that log in by SCRAM."""
