@@ -79,7 +79,7 @@ def client(connect: Connect) -> RawClient:
 
 
 def is_served(client: RawClient) -> bool:
-    return client.ask(METADATA, 1, {"topics": []}).controller_id >= 0
+    return bool(client.ask(METADATA, 1, {"topics": []}).controller_id >= 0)
 
 
 class TestPlain:
@@ -89,7 +89,7 @@ class TestPlain:
         shaken = handshake(client, "PLAIN")
         assert (shaken.error_code, shaken.mechanisms) == (0, MECHANISMS)
         answer = authenticate(client, plain_token("alice", PASSWORD), version)
-        assert (answer.error_code, answer.error_message, answer.auth_bytes) == (0, None, b"")
+        assert (answer.error_code, answer.error_message, answer.auth_bytes) == (0, "", b"")
         assert is_served(client)
         assert Principal("alice") in [connection.principal for connection in guarded.server.connections]
 
@@ -102,12 +102,12 @@ class TestPlain:
                 plain_token("alice", PASSWORD, "bob"),
                 "Authentication failed: Client requested an authorization id that is different from username",
             ),
-            (plain_token("", "x"), f"{INVALID} PLAIN"),
-            (plain_token("alice", ""), f"{INVALID} PLAIN"),
-            (b"", f"{INVALID} PLAIN"),
-            (b"a\0b", f"{INVALID} PLAIN"),
-            (b"\0alice\0x\0y", f"{INVALID} PLAIN"),
-            (b"\xff" * 100, f"{INVALID} PLAIN"),
+            (plain_token("", "x"), "Authentication failed: username not specified"),
+            (plain_token("alice", ""), "Authentication failed: password not specified"),
+            (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+            (b"a\0b", "Invalid SASL/PLAIN response: expected 3 tokens, got 2"),
+            (b"\0alice\0x\0y", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+            (b"\xff" * 100, "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
         ],
     )
     def test_wrong(self, client: RawClient, token: bytes, message: str) -> None:
@@ -309,9 +309,8 @@ class TestSessions:
         handshake(client, "PLAIN")
         assert authenticate(client, plain_token("alice", "x")).error_code == 0
         assert handshake(client, "SCRAM-SHA-256").error_code == 0
-        answer = authenticate(client, b"n,,n=carol,r=x")
-        assert answer.error_code == FAILED
-        assert "not supported for re-authentication of mechanism 'PLAIN'" in answer.error_message
+        client.send(SASL_AUTHENTICATE, 2, {"auth_bytes": b"n,,n=carol,r=x"})
+        assert client.is_closed_by_peer()
 
     def test_with_a_wrong_password(self, connect: Connect) -> None:
         client = connect("SHORT")

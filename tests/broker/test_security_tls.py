@@ -287,7 +287,7 @@ class TestReloading:
 
             def is_new() -> bool:
                 try:
-                    return secured(connect(), other.pem).ask(API_VERSIONS, 0).error_code == 0
+                    return bool(secured(connect(), other.pem).ask(API_VERSIONS, 0).error_code == 0)
                 except OSError:
                     return False
 
@@ -303,7 +303,7 @@ class TestReloading:
 
             def is_new() -> bool:
                 try:
-                    return secured(connect(), other.pem).ask(API_VERSIONS, 0).error_code == 0
+                    return bool(secured(connect(), other.pem).ask(API_VERSIONS, 0).error_code == 0)
                 except OSError:
                     return False
 

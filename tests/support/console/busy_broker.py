@@ -82,7 +82,9 @@ class BusyBroker:
 
     def start(self) -> None:
         """Always on the same directory and port."""
-        self._serving = ServedDirectory(self.directory, configs=_CONFIGS, port=self._reserved.getsockname()[1])
+        self._serving = ServedDirectory(
+            self.directory, configs=_CONFIGS, listen=f"127.0.0.1:{self._reserved.getsockname()[1]}"
+        )
 
     def _write(self) -> None:
         number = 0

@@ -12,15 +12,21 @@ from oracle.server_process import ServerProcess
 class ServedDirectory(ServerProcess):
     """A running broker. Use it as a context manager: the end of the block stops it, and it must end well."""
 
-    def __init__(self, directory: Path, *, configs: Mapping[str, object] | None = None, port: int = 0) -> None:
+    def __init__(
+        self, directory: Path, *, configs: Mapping[str, object] | None = None, listen: str | None = "127.0.0.1:0"
+    ) -> None:
+        """Without `listen`, the configs have listeners; `bootstrap` is the first of them."""
         super().__init__("duralog")
         ready = self.folder / "ready"
         command = [sys.executable, "-m", "duralog", "serve", "--data", str(directory.absolute())]
-        command += ["--ready-file", str(ready), "--listen", f"127.0.0.1:{port}"]
+        command += ["--ready-file", str(ready)]
+        command += [] if listen is None else ["--listen", listen]
         for name, value in (configs or {}).items():
             command += ["--override", f"{name}={value}"]
         self.start(command)
-        self.bootstrap = self.wait_for(lambda: (ready.read_text().strip() or None) if ready.exists() else None)
+        written = self.wait_for(lambda: (ready.read_text().strip() or None) if ready.exists() else None)
+        self.bootstraps = written.split(",")
+        self.bootstrap = self.bootstraps[0]
         host, _, listening = self.bootstrap.rpartition(":")
         self.address = host, int(listening)
 

@@ -2,7 +2,8 @@
 
 A handshake costs about a millisecond, most of it for the signature, so its steps run on worker threads; the loop waits
 for the socket between them. While a worker has the socket, the loop does not watch it, and does not close it. A
-handshake has a deadline; OpenSSL limits the size of its messages.
+handshake has a deadline; OpenSSL limits the size of its messages. After a failure the socket is open for a moment: if
+it were closed while data of the client is unread, the client would not see the alert that says why.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from duralog.errors import DuralogError
 
 HANDSHAKE_MS = 10_000
 """A slower client is closed."""
+_ALERT_MS = 100
+"""The time for a client to read why its handshake failed."""
 
 
 class HandshakeOwner(Protocol):
@@ -31,6 +34,8 @@ class HandshakeOwner(Protocol):
     def handshake_done(self, handshake: Handshake, connected: TlsSocket, principal: Principal) -> None: ...
 
     def handshake_failed(self, handshake: Handshake, reason: str) -> None: ...
+
+    def handshake_closed(self, handshake: Handshake) -> None: ...
 
 
 class Handshake:
@@ -54,13 +59,12 @@ class Handshake:
         )
 
     def close(self) -> None:
-        """Without a word: the broker stops."""
+        """The broker stops, or the client had its time to read the alert."""
         if not self._is_over:
-            self._is_over = True
-            self._deadline.cancel()
-            self._owner.loop.unwatch(self._socket.fileno())
-            if not self._is_with_worker:
-                self._socket.close()
+            self._finish()
+        if not self._is_with_worker:
+            self._socket.close()
+            self._owner.handshake_closed(self)
 
     def on_fork(self) -> None:
         self._socket.close()
@@ -86,7 +90,7 @@ class Handshake:
     def _stepped(self, result: Principal | int, error: Exception | None) -> None:
         self._is_with_worker = False
         if self._is_over:
-            self._socket.close()
+            self.close()
         elif error is not None:
             self._fail(_reason(error))
         elif isinstance(result, int):
@@ -99,9 +103,11 @@ class Handshake:
         if self._is_over:
             return
         self._finish()
-        if not self._is_with_worker:
-            self._socket.close()
         self._owner.handshake_failed(self, reason)
+        if not self._is_with_worker:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+            self._owner.loop.timers.after(_ALERT_MS, self.close)
 
     def _finish(self) -> None:
         self._is_over = True

@@ -208,8 +208,10 @@ class Server:
         self._handshakes.discard(handshake)
         self._connect(connected, handshake.client_host, handshake.admit, principal)
 
-    def handshake_failed(self, handshake: Handshake, reason: str) -> None:
+    def handshake_closed(self, handshake: Handshake) -> None:
         self._handshakes.discard(handshake)
+
+    def handshake_failed(self, handshake: Handshake, reason: str) -> None:
         self.limits.remove(handshake.client_host)
         self.report_closed("TLS handshake", handshake.client_host, reason)
 
@@ -346,9 +348,8 @@ class Server:
     def close(self) -> None:
         """Close all connections."""
         self.stop_accepting()
-        for handshake in self._handshakes:
+        for handshake in list(self._handshakes):
             handshake.close()
-        self._handshakes.clear()
         for workers in (self.login_workers, self._token_workers):
             workers.close()
         for connection in self.connections:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from duralog.broker.security.failures import InvalidCredentials, LoginFailed
+from duralog.broker.security.failures import LoginFailed
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _USER = "user_"
@@ -30,12 +30,12 @@ class PlainLogin:
     def evaluate(self, response: bytes) -> bytes:
         tokens = response.decode("utf-8", "replace").split("\0", _TOKENS)
         if len(tokens) != _TOKENS:
-            raise InvalidCredentials(f"Invalid SASL/PLAIN response: expected {_TOKENS} tokens, got {len(tokens)}")
+            raise LoginFailed(f"Invalid SASL/PLAIN response: expected {_TOKENS} tokens, got {len(tokens)}")
         authorization_id, name, password = tokens
         if not name:
-            raise InvalidCredentials("Authentication failed: username not specified")
+            raise LoginFailed("Authentication failed: username not specified")
         if not password:
-            raise InvalidCredentials("Authentication failed: password not specified")
+            raise LoginFailed("Authentication failed: password not specified")
         expected = self._users.get(name)
         is_right = hmac.compare_digest(_digest(expected or b""), _digest(password.encode()))
         if expected is None or not is_right:

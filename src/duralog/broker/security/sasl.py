@@ -137,6 +137,8 @@ class SaslSession:
             if self._ends_at_ms is None:
                 return self._dispatch(frame, peer)
             return self._dispatch_in_session(frame, peer)
+        if self._bad_mechanism is not None:
+            return self._ended_later(CLOSE, self._bad_mechanism)
         if self._has_bare_tokens and self._state is State.TOKENS:
             return self._bare_token(bytes(frame))
         api_key = decode_header(frame).api_key
@@ -197,8 +199,7 @@ class SaslSession:
     def authenticate(self, token: bytes) -> Fields | DelayedAnswer:
         """The answer to SaslAuthenticate."""
         login = self._login
-        if self._bad_mechanism is not None or login is None:
-            return self._refused(LoginFailed(self._bad_mechanism or "no mechanism was chosen"))
+        assert login is not None
         if not login.is_slow:
             try:
                 return self._evaluated(login.evaluate(token))
@@ -226,7 +227,7 @@ class SaslSession:
         lifetime_ms = self._complete()
         return {
             "error_code": codes.NONE,
-            "error_message": None,
+            "error_message": "",  # As in Kafka, not null.
             "auth_bytes": response,
             "session_lifetime_ms": lifetime_ms,
         }

@@ -43,8 +43,8 @@ def _checked(runtime: Runtime, message: Any) -> tuple[ScramChanges, dict[str, _R
     changes: dict[ScramUser, ScramCredential | None] = {}
     refused: dict[str, _Refusal] = {}
     credentials = runtime.store.scram_credentials
-    times = Counter((each.name, each.mechanism) for each in (*message.deletions, *message.upsertions))
-    for (name, _), count in times.items():
+    times = Counter(each.name for each in (*message.deletions, *message.upsertions))
+    for name, count in times.items():
         if count > 1:
             refused[name] = codes.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
     for deletion in message.deletions:

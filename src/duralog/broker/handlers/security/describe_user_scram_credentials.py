@@ -17,7 +17,7 @@ def handle(runtime: Runtime, request: Request) -> Answer:
         found.setdefault(name, []).append(info)
     asked = Counter(user.name for user in request.message.users or ())
     results = [_result(name, asked[name], found.get(name)) for name in asked or found]
-    return {"error_code": codes.NONE, "error_message": None, "results": results}
+    return {"error_code": codes.NONE, "error_message": "", "results": results}
 
 
 def _result(name: str, times: int, infos: list[Fields] | None) -> Fields:
@@ -27,7 +27,7 @@ def _result(name: str, times: int, infos: list[Fields] | None) -> Fields:
     if infos is None:
         message = f"Attempt to describe a user credential that does not exist: {name}"
         return _failed(name, codes.RESOURCE_NOT_FOUND, message)
-    return {"user": name, "error_code": codes.NONE, "error_message": None, "credential_infos": infos}
+    return {"user": name, "error_code": codes.NONE, "error_message": "", "credential_infos": infos}
 
 
 def _failed(name: str, error_code: int, message: str) -> Fields:
