@@ -25,6 +25,7 @@ OLDEST_JAVA = 17
 _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
 _CONNECTOR_POM = _HERE / "spark_connector" / "pom.xml"
+_MIRROR_MAKER_POM = _HERE / "mirror_maker" / "pom.xml"
 _SOURCES = _HERE / "java"
 _TRIES = 3
 """A network may fail once, and Maven keeps what it has got."""
@@ -56,6 +57,12 @@ def spark_connector_jars() -> list[Path]:
     """Spark's own Kafka connector and what it needs beside Spark."""
     folder = _made_once("spark-connector", [_CONNECTOR_POM], lambda folder: _fetch(_CONNECTOR_POM, folder))
     return sorted(folder.glob("*.jar"))
+
+
+def mirror_maker_class_path() -> str:
+    """MirrorMaker 2, with the log settings of our programs."""
+    folder = _made_once("mirror-maker", [_MIRROR_MAKER_POM], lambda folder: _fetch(_MIRROR_MAKER_POM, folder))
+    return f"{_SOURCES}{os.pathsep}{folder}{os.sep}*"
 
 
 def java_version() -> str:
