@@ -1,0 +1,241 @@
+"""A campaign: clients that work without end, a broker that is tortured in rounds, and in the end one report.
+
+After each round the broker must run and acknowledge again. In the end it is killed once more, all topics are read by a
+client, the history is checked, and the directory is verified after a clean stop.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.torture.checker import Anomaly, check
+from tests.torture.clients import (
+    COPIES,
+    LATEST,
+    LISTS,
+    PARTITIONS,
+    SINGLES,
+    Client,
+    CopyClient,
+    ListClient,
+    Progress,
+    ReadClient,
+    SingleClient,
+    list_name,
+    read_all,
+)
+from tests.torture.history import History, Reading
+from tests.torture.interposer import Interposer, is_available
+from tests.torture.rounds import CONFIGS, NEED_INTERPOSER, ROUNDS, Round, Stage
+from tests.torture.served import NotStarted, Served
+
+_PATIENCE_SECONDS = 120
+_FINISH_SECONDS = 300
+_KINDS = ("lost", "duplicated", "dirty", "torn", "unwritten", "reordered", "unstable", "skipped")
+_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "65536"}
+_TOPIC_CONFIGS = {LISTS: _COMPACTED, LATEST: _COMPACTED, SINGLES: {"internal.segment.bytes": "65536"}, COPIES: {}}
+
+
+@dataclass
+class Report:
+    seed: int
+    seconds: float = 0.0
+    rounds: Counter[str] = field(default_factory=Counter)
+    tried: int = 0
+    acknowledged: int = 0
+    transactions: Counter[str] = field(default_factory=Counter)
+    longest_stall_seconds: float = 0.0
+    starts: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    failed_calls: dict[str, int] = field(default_factory=dict)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.anomalies and not self.findings
+
+    def lines(self) -> Iterator[str]:
+        kinds = Counter(each.kind for each in self.anomalies)
+        yield f"seed {self.seed}, {self.seconds:.0f} s, {sum(self.rounds.values())} rounds, {self.starts} starts"
+        yield f"tried {self.tried:,}, acknowledged {self.acknowledged:,}"
+        yield ", ".join(f"{kind} {kinds[kind]}" for kind in _KINDS)
+        yield f"longest stall {self.longest_stall_seconds:.1f} s"
+        yield "transactions: " + ", ".join(f"{count:,} {name}" for name, count in self.transactions.items())
+        yield "rounds: " + ", ".join(f"{count} {name}" for name, count in self.rounds.items())
+        if self.counts:
+            yield "done: " + ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        if self.failed_calls:
+            yield "system calls that failed: " + ", ".join(f"{n:,} {name}" for name, n in self.failed_calls.items())
+        for anomaly in self.anomalies[:20]:
+            yield f"{anomaly.kind.upper()}: {anomaly.what}"
+        for finding in self.findings:
+            yield f"FOUND: {finding}"
+
+
+class Campaign:
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.report = Report(seed)
+        self._random = Random(seed)
+        self._interposer = Interposer(folder, folder / "data", seed) if is_available() else None
+        self._served = Served(folder, {} if self._interposer is None else self._interposer.environment)
+        self._history = History()
+        self._progress = Progress()
+
+    def run(self, seconds: float, rounds: Sequence[Round] = ROUNDS) -> Report:
+        """Rounds in turn until the time is over, each kind at least once if there is time for it."""
+        usable = [each for each in rounds if self._interposer is not None or each not in NEED_INTERPOSER]
+        stage = Stage(self._served, self._interposer, self._random)
+        began = time.monotonic()
+        with self._ended():
+            stage.start()
+            self._create_topics()
+            clients = self._clients()
+            for client in clients:
+                client.start()
+            try:
+                number = 0
+                while number < len(usable) or time.monotonic() < began + seconds:
+                    if time.monotonic() > began + 2 * seconds:
+                        break
+                    self._play(usable[number % len(usable)], stage)
+                    number += 1
+                stage.restart()
+                self._wait_for_progress(stage, "the last start")
+            finally:
+                self._finish(clients)
+            self._conclude(clients)
+        report = self.report
+        report.seconds = time.monotonic() - began
+        report.tried, report.acknowledged = self._progress.tried, self._progress.acknowledged
+        report.longest_stall_seconds = self._progress.longest_stall_seconds
+        report.starts = self._served.starts
+        report.counts = stage.counts
+        report.findings += stage.findings
+        report.failed_calls = {} if self._interposer is None else self._interposer.failed
+        report.transactions = Counter(each.outcome.value for each in self._history.transactions)
+        return report
+
+    @contextmanager
+    def _ended(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._served.end()
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._served.address})
+        topics = [NewTopic(name, count, 1, config=_TOPIC_CONFIGS[name]) for name, count in PARTITIONS.items()]
+        for made in admin.create_topics(topics).values():
+            made.result(_PATIENCE_SECONDS)
+
+    def _clients(self) -> list[Client]:
+        address, progress, history = self._served.address, self._progress, self._history
+        seeds = [self._random.getrandbits(32) for _ in range(6)]
+        lists = [ListClient(f"lister-{n}", address, progress, seeds[n], history) for n in range(3)]
+        return [
+            *lists,
+            SingleClient("single", address, progress, seeds[3], history),
+            ReadClient("reader", address, progress, seeds[4], history),
+            CopyClient("copier", address, progress, seeds[5]),
+        ]
+
+    def _play(self, play: Round, stage: Stage) -> None:
+        self.report.rounds[play.__name__.replace("_", " ")] += 1
+        play(stage)
+        if self._interposer is not None:
+            self._interposer.work()
+        if not self._served.is_running:
+            stage.count("ends of the broker by itself")
+            stage.start()
+        self._wait_for_progress(stage, play.__name__)
+
+    def _wait_for_progress(self, stage: Stage, after: str) -> None:
+        """A broker that does not acknowledge any more gets one restart, and a finding."""
+        for is_last in (False, True):
+            before, deadline = self._progress.acknowledged, time.monotonic() + _PATIENCE_SECONDS / 2
+            while self._progress.acknowledged < before + 5:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.05)
+            else:
+                return
+            stage.findings.append(f"nothing was acknowledged after {after}: {self._served.end_of_log}")
+            if is_last:
+                raise RuntimeError(stage.findings[-1])
+            stage.restart()
+
+    def _finish(self, clients: list[Client]) -> None:
+        # The copier last: it has to copy what the others have written.
+        for group in ([each for each in clients if not isinstance(each, CopyClient)], clients):
+            for client in group:
+                client.finish()
+            deadline = time.monotonic() + _FINISH_SECONDS
+            for client in group:
+                client.join(max(deadline - time.monotonic(), 0))
+                if client.is_alive():
+                    self.report.findings.append(f"{client.name} does not come to its end")
+
+    def _conclude(self, clients: list[Client]) -> None:
+        findings = self.report.findings
+        findings += [f"{each.name} failed: {each.failure!r}" for each in clients if each.failure is not None]
+        self._served.kill()
+        if self._interposer is not None:
+            self._interposer.work()
+        try:
+            self._served.start(CONFIGS)
+        except NotStarted as error:
+            findings.append(f"the broker does not start any more: {error}")
+            return
+        final = {topic: read_all(self._served.address, topic) for topic in PARTITIONS}
+        for topic in (LISTS, SINGLES):
+            for number, seen in final[topic].items():
+                values = [(offset, value) for offset, _, value in seen]
+                self._history.readings.append(Reading("last", list_name(topic, number), values, is_complete=True))
+        self.report.anomalies = check(self._history)
+        self._check_copies(final)
+        self._check_latest(final, clients)
+        code = self._served.stop()
+        if code != 0:
+            findings.append(f"the last stop ended with exit code {code}")
+        command = [sys.executable, "-m", "duralog", "verify", str(self._served.directory), "--quiet"]
+        verified = subprocess.run(command, capture_output=True, text=True, check=False)
+        if verified.returncode != 0:
+            findings.append(f"duralog verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
+
+    def _check_copies(self, final: dict[str, dict[int, list[tuple[int, bytes | None, str]]]]) -> None:
+        """Every single value is copied once."""
+        for number, singles in final[SINGLES].items():
+            wanted = Counter(value for _, _, value in singles)
+            found = Counter(value for _, _, value in final[COPIES][number])
+            lost, more = wanted - found, found - wanted
+            self.report.anomalies += [Anomaly("lost", f"{each} was not copied") for each in lost]
+            self.report.anomalies += [Anomaly("duplicated", f"{each} was copied too often") for each in more]
+
+    def _check_latest(
+        self, final: dict[str, dict[int, list[tuple[int, bytes | None, str]]]], clients: list[Client]
+    ) -> None:
+        """The compacted topic has each key's last acknowledged value, or a later one that was sent."""
+        (client,) = (each for each in clients if isinstance(each, SingleClient))
+        latest: dict[str, int] = {}
+        for _, key, value in final[LATEST][0]:
+            assert key is not None
+            if int(value) < latest.get(key.decode(), 0):
+                self.report.anomalies.append(Anomaly("reordered", f"{key!r} went back to {value}"))
+            latest[key.decode()] = int(value)
+        for name, number in client.acknowledged_latest.items():
+            if latest.get(name, 0) < number:
+                found = latest.get(name)
+                self.report.anomalies.append(Anomaly("lost", f"{name} is {found}, {number} was acknowledged"))
+            elif latest[name] > client.sent_latest[name]:
+                self.report.anomalies.append(Anomaly("unwritten", f"{name} is {latest[name]}, which was never sent"))

@@ -1,0 +1,394 @@
+"""The clients of a campaign, each in a thread: what they do goes into a history, whatever the broker does meanwhile.
+
+Transactions append to lists, some are aborted; an idempotent producer appends single values, and the latest value of
+each key to a compacted topic; a group copies the single values in transactions, with its offsets; a reader follows the
+lists. A client that loses its broker tries again until it is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from tests.torture.history import History, Outcome, Reading, Transaction
+
+LISTS, SINGLES, COPIES, LATEST = "lists", "singles", "copies", "latest"
+PARTITIONS = {LISTS: 4, SINGLES: 2, COPIES: 2, LATEST: 1}
+KEYS = 40
+_CALL_SECONDS = 5
+_ABORT_EVERY = 6
+_MOST_IN_FLIGHT = 50
+_PADDING = "." * 150
+_PAUSE_SECONDS = 0.005
+"""Between transactions: the broker is to be loaded, not the machine."""
+logging.getLogger("torture").setLevel(logging.CRITICAL + 1)
+_QUIET: dict[str, Any] = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "metadata.recovery.strategy": "none",
+    "logger": logging.getLogger("torture"),
+    "error_cb": lambda _: None,
+}
+
+
+def list_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+class Progress:
+    """What all clients have tried and were acknowledged, and how long nothing was."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.tried = 0
+        self.acknowledged = 0
+        self.longest_stall_seconds = 0.0
+        self._last = time.monotonic()
+        self._is_paused = False
+
+    def try_one(self) -> None:
+        with self._lock:
+            self.tried += 1
+
+    def acknowledge(self) -> None:
+        with self._lock:
+            self.acknowledged += 1
+            now = time.monotonic()
+            self.longest_stall_seconds = max(self.longest_stall_seconds, now - self._last)
+            self._last = now
+
+
+class Client(threading.Thread):
+    """One client. `finish` lets it end what it has begun."""
+
+    def __init__(self, name: str, address: str, progress: Progress, seed: int) -> None:
+        super().__init__(name=name)
+        self.address = address
+        self.progress = progress
+        self.random = Random(seed)
+        self.failure: BaseException | None = None
+        self._finishing = threading.Event()
+
+    def finish(self) -> None:
+        self._finishing.set()
+
+    @property
+    def is_finishing(self) -> bool:
+        return self._finishing.is_set()
+
+    def pause(self) -> None:
+        self._finishing.wait(_PAUSE_SECONDS)
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            self.failure = error
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+
+def persist(ask: Callable[[], Any]) -> Any:
+    """Ask again as long as the client library says that it may help."""
+    while True:
+        try:
+            return ask()
+        except KafkaException as refused:
+            error: KafkaError = refused.args[0]
+            if error.fatal() or error.txn_requires_abort() or not error.retriable():
+                raise
+
+
+def transactional_producer(address: str, transactional_id: str) -> Producer:
+    """One that has taken over from those before it with the same id."""
+    while True:
+        settings = {"transactional.id": transactional_id, "transaction.timeout.ms": 30_000, "linger.ms": 1}
+        producer = Producer({"bootstrap.servers": address, **settings, **_QUIET})
+        try:
+            persist(partial(producer.init_transactions, _CALL_SECONDS))
+        except KafkaException:
+            time.sleep(0.1)
+            continue
+        return producer
+
+
+class ListClient(Client):
+    """Transactions of a few appends to any of the lists."""
+
+    def __init__(self, name: str, address: str, progress: Progress, seed: int, history: History) -> None:
+        super().__init__(name, address, progress, seed)
+        self._history = history
+        self._values = 0
+        self.aborted = self.unknown = 0
+
+    def work(self) -> None:
+        producer = transactional_producer(self.address, self.name)
+        while not self.is_finishing:
+            transaction = Transaction(self.name, time.monotonic())
+            self._history.transactions.append(transaction)
+            self.progress.try_one()
+            if not self._append(producer, transaction):
+                self.unknown += 1
+                producer = transactional_producer(self.address, self.name)
+            self.pause()
+
+    def _append(self, producer: Producer, transaction: Transaction) -> bool:
+        """Whether the producer can be used again."""
+        is_commit_asked = False
+        try:
+            producer.begin_transaction()
+            for _ in range(self.random.randint(1, 4)):
+                partition = self.random.randrange(PARTITIONS[LISTS])
+                self._values += 1
+                value = f"{self.name}/{self._values}"
+                transaction.appends.append((list_name(LISTS, partition), value))
+                producer.produce(LISTS, value + _PADDING, key=value, partition=partition)
+            if self.random.randrange(_ABORT_EVERY) == 0:
+                producer.flush(self.random.choice((0, 0.02)))
+                persist(partial(producer.abort_transaction, _CALL_SECONDS))
+                transaction.outcome = Outcome.ABORTED
+                self.aborted += 1
+            else:
+                is_commit_asked = True
+                persist(partial(producer.commit_transaction, _CALL_SECONDS))
+                transaction.outcome = Outcome.COMMITTED
+                self.progress.acknowledge()
+            transaction.ended = time.monotonic()
+        except (KafkaException, BufferError) as refused:
+            error = refused.args[0]
+            if isinstance(error, KafkaError) and error.txn_requires_abort():
+                try:
+                    persist(partial(producer.abort_transaction, _CALL_SECONDS))
+                except KafkaException:
+                    return False
+                if not is_commit_asked:
+                    transaction.outcome, transaction.ended = Outcome.ABORTED, time.monotonic()
+                self.aborted += 1
+                return True
+            return False
+        return True
+
+
+class SingleClient(Client):
+    """Single appends of an idempotent producer, and the latest number of each key of the compacted topic."""
+
+    def __init__(self, name: str, address: str, progress: Progress, seed: int, history: History) -> None:
+        super().__init__(name, address, progress, seed)
+        self._history = history
+        self._numbers = 0
+        self.acknowledged_latest: dict[str, int] = {}
+        self.sent_latest: dict[str, int] = {}
+
+    def work(self) -> None:
+        producers = 0
+        while not self.is_finishing:
+            producers += 1
+            # Not ordered from one producer to the next: what the one before has sent may be written late.
+            client = f"{self.name}/{producers}"
+            settings = {"enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 120_000}
+            producer = Producer({"bootstrap.servers": self.address, **settings, **_QUIET})
+            self._produce(producer, client)
+            producer.flush(_CALL_SECONDS * 30)
+
+    def _produce(self, producer: Producer, client: str) -> None:
+        """Until the producer fails for good, or it is time to finish."""
+        failed = threading.Event()
+        while not self.is_finishing and not failed.is_set():
+            if len(producer) < _MOST_IN_FLIGHT:
+                self._produce_one(producer, client, failed)
+            producer.poll(_PAUSE_SECONDS)
+
+    def _produce_one(self, producer: Producer, client: str, failed: threading.Event) -> None:
+        self._numbers += 1
+        number, partition = self._numbers, self.random.randrange(PARTITIONS[SINGLES])
+        transaction = Transaction(client, time.monotonic(), [(list_name(SINGLES, partition), f"single {number}")])
+        self._history.transactions.append(transaction)
+        key = f"key {self.random.randrange(KEYS)}"
+        self.sent_latest[key] = number
+        self.progress.try_one()
+
+        def single_done(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.set()
+                return
+            transaction.outcome, transaction.ended = Outcome.COMMITTED, time.monotonic()
+            self.progress.acknowledge()
+
+        def latest_done(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self.acknowledged_latest[key] = max(self.acknowledged_latest.get(key, 0), number)
+
+        try:
+            producer.produce(SINGLES, f"single {number}", partition=partition, on_delivery=single_done)
+            producer.produce(LATEST, str(number) + _PADDING, key=key, on_delivery=latest_done)
+        except (KafkaException, BufferError):
+            failed.set()
+
+
+class CopyClient(Client):
+    """A group that copies the single values, in transactions that hold its offsets."""
+
+    def work(self) -> None:
+        producer = transactional_producer(self.address, self.name)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": self.name,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **_QUIET,
+            }
+        )
+        consumer.subscribe([SINGLES])
+        try:
+            while not (self.is_finishing and self._is_through(consumer)):
+                read = [each for each in consumer.consume(50, timeout=0.1) if each.error() is None]
+                if read:
+                    self.progress.try_one()
+                    producer = self._copy(producer, consumer, read)
+        finally:
+            consumer.close()
+
+    def _is_through(self, consumer: Consumer) -> bool:
+        try:
+            assigned = [TopicPartition(SINGLES, number) for number in range(PARTITIONS[SINGLES])]
+            committed = persist(partial(consumer.committed, assigned, _CALL_SECONDS))
+            ends = [persist(partial(consumer.get_watermark_offsets, each, _CALL_SECONDS))[1] for each in assigned]
+        except KafkaException:
+            return False
+        return all(each.offset == end or end == 0 for each, end in zip(committed, ends, strict=True))
+
+    def _copy(self, producer: Producer, consumer: Consumer, read: list[Message]) -> Producer:
+        try:
+            producer.begin_transaction()
+            positions: dict[int, int] = {}
+            for message in read:
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                producer.produce(COPIES, message.value(), partition=partition)
+                positions[partition] = offset + 1
+            offsets = [TopicPartition(SINGLES, *each) for each in positions.items()]
+            group = consumer.consumer_group_metadata()
+            persist(partial(producer.send_offsets_to_transaction, offsets, group, _CALL_SECONDS))
+            persist(partial(producer.commit_transaction, _CALL_SECONDS))
+            self.progress.acknowledge()
+            return producer
+        except (KafkaException, BufferError):
+            producer = self._undone(producer)
+            self._rewind(consumer)
+            return producer
+
+    def _undone(self, producer: Producer) -> Producer:
+        try:
+            persist(partial(producer.abort_transaction, _CALL_SECONDS))
+            return producer
+        except KafkaException:
+            return transactional_producer(self.address, self.name)
+
+    def _rewind(self, consumer: Consumer) -> None:
+        """To what is committed: the transaction may have been, although its answer was lost."""
+        while True:
+            try:
+                assigned = consumer.assignment()
+                committed = consumer.committed(assigned, _CALL_SECONDS)
+                for each in committed:
+                    consumer.seek(TopicPartition(SINGLES, each.partition, max(each.offset, 0)))
+                return
+            except KafkaException:
+                time.sleep(0.1)
+
+
+class ReadClient(Client):
+    """Follows the lists from their start, as a reader of committed values."""
+
+    def __init__(self, name: str, address: str, progress: Progress, seed: int, history: History) -> None:
+        super().__init__(name, address, progress, seed)
+        self._readings = {number: Reading(name, list_name(LISTS, number)) for number in range(PARTITIONS[LISTS])}
+        history.readings += self._readings.values()
+
+    def work(self) -> None:
+        while not self.is_finishing:
+            consumer = _reader(self.address, self.name)
+            consumer.assign(
+                [
+                    TopicPartition(LISTS, number, each.seen[-1][0] + 1 if each.seen else OFFSET_BEGINNING)
+                    for number, each in self._readings.items()
+                ]
+            )
+            try:
+                # Now and then from a new connection, with a new session.
+                for _ in range(self.random.randint(20, 100)):
+                    for message in consumer.consume(200, timeout=0.1):
+                        if message.error() is None:
+                            self._see(message)
+                    if self.is_finishing:
+                        break
+            finally:
+                consumer.close()
+
+    def _see(self, message: Message) -> None:
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        assert value is not None
+        self._readings[partition].seen.append((offset, value.decode().rstrip(".")))
+
+
+def _reader(address: str, name: str) -> Consumer:
+    settings = {
+        "group.id": f"{name} of its own",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+    }
+    return Consumer({"bootstrap.servers": address, **settings, **_QUIET})
+
+
+def read_all(address: str, topic: str) -> dict[int, list[tuple[int, bytes | None, str]]]:
+    """Offset, key and value of all committed records of a topic, by partition."""
+    consumer = _reader(address, "last")
+    found: dict[int, list[tuple[int, bytes | None, str]]] = {number: [] for number in range(PARTITIONS[topic])}
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
+    open_ones = set(found)
+    deadline = time.monotonic() + 120
+    try:
+        while open_ones:
+            assert time.monotonic() < deadline, f"{topic}: partitions {sorted(open_ones)} have not been read to the end"
+            for message in consumer.consume(500, timeout=0.2):
+                partition, offset, value, error = (
+                    message.partition(),
+                    message.offset(),
+                    message.value(),
+                    message.error(),
+                )
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF and partition is not None:
+                        open_ones.discard(partition)
+                    continue
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                key = message.key()
+                found[partition].append((offset, key if isinstance(key, bytes) else None, value.decode().rstrip(".")))
+    finally:
+        consumer.close()
+    return found

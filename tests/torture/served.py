@@ -1,0 +1,97 @@
+"""`duralog serve` in a process of its own, always on the same port: started, killed, limited and started again."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from oracle.kafka_server import reserved_ports
+
+_START_SECONDS = 120
+_STOP_SECONDS = 120
+
+
+class NotStarted(Exception):
+    """The broker ended, or did not get ready."""
+
+
+class Served:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self.directory = folder / "data"
+        self.log = folder / "broker.log"
+        self._ready = folder / "ready"
+        self._environment = {**os.environ, **environment}
+        # No one else gets the port while no broker has it.
+        (self._reserved,) = reserved_ports(1)
+        self.address = f"127.0.0.1:{self._reserved.getsockname()[1]}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = self.slowest_start_seconds = 0
+
+    def start(self, configs: Mapping[str, object]) -> None:
+        self._ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "duralog", "serve", "--data", str(self.directory), "--listen", self.address]
+        command += ["--ready-file", str(self._ready)]
+        for name, value in configs.items():
+            command += ["--override", f"{name}={value}"]
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
+        while not self._ready.exists():
+            if self._process.poll() is not None or time.monotonic() > began + _START_SECONDS:
+                code = self._process.poll()
+                self.kill()
+                raise NotStarted(f"exit code {code}: {self.end_of_log}")
+            time.sleep(0.02)
+        self.starts += 1
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_STOP_SECONDS)
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """As an operator does. Returns the exit code."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        return self._process.wait(_STOP_SECONDS)
+
+    def signal(self, number: int) -> None:
+        if self.is_running:
+            os.kill(self.pid, number)
+
+    def limit(self, what: int, most: int | None) -> None:
+        """Set a limit of the running process; None removes it."""
+        _, hard = resource.prlimit(self.pid, what)
+        resource.prlimit(self.pid, what, (hard if most is None else most, hard))
+
+    @property
+    def open_files(self) -> int:
+        return max((int(each) for each in os.listdir(f"/proc/{self.pid}/fd")), default=0)
+
+    @property
+    def address_space(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[0])
+        return pages * resource.getpagesize()
+
+    @property
+    def end_of_log(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def end(self) -> None:
+        self.kill()
+        self._reserved.close()
