@@ -37,7 +37,7 @@ HOSTILE: tuple[dict[str, object], ...] = (
     {"log.roll.ms": 200, "log.preallocate": "true"},
 )
 """Configs that make everything slower or tighter, and must lose nothing."""
-WRONG = ("num.partitions=0", "log.segment.bytes=-1", "listeners=nowhere", "no.such.config=1", "log.dirs=/proc/1")
+WRONG = ("num.partitions=0", "log.segment.bytes=-1", "listeners=nowhere", "no.such.config=1", "log.cleanup.policy=none")
 """Overrides that a start must refuse, without harm."""
 
 
@@ -152,17 +152,26 @@ def no_descriptors(stage: Stage) -> None:
 
 
 def no_memory(stage: Stage) -> None:
-    stage.served.limit(resource.RLIMIT_AS, stage.served.address_space + stage.random.choice((1, 4, 16)) * 2**20)
-    stage.wait(0.5, 2)
+    stage.served.limit(resource.RLIMIT_AS, stage.served.address_space + stage.random.choice((0, 2**16, 2**20)))
+    stage.wait(1, 3)
     if stage.served.is_running:
         stage.served.limit(resource.RLIMIT_AS, None)
     stage.count("exhaustions of memory")
 
 
 def no_threads(stage: Stage) -> None:
+    """None for a running broker, then few for one that starts."""
     assert stage.interposer is not None
     stage.interposer.fail(errno.EAGAIN, {"thread": 1})
     stage.wait(0.5, 2)
+    stage.interposer.fail(errno.EAGAIN, {"thread": 0.2})
+    stage.served.kill()
+    stage.count("kills")
+    try:
+        stage.served.start(CONFIGS)
+        stage.wait(0.1, 1)
+    except NotStarted:
+        stage.count("starts that failed")
     stage.interposer.work()
     stage.count("exhaustions of threads")
 
