@@ -227,6 +227,7 @@ RESOURCES = [
     {"resource_type": 8, "resource_name": "1"},
 ]
 COMMIT = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+CANCELLED = {"partition_index": 0, "replicas": None}
 REQUESTS: dict[int, list[dict[str, Any]]] = {
     0: [
         {
@@ -407,6 +408,16 @@ REQUESTS: dict[int, list[dict[str, Any]]] = {
         {"group_id": group, "topics": topics_with("partitions", {"partition_index": 0})}
         for group in ("bobs", "other", "carols")
     ],
+    34: [{"dirs": [{"path": "/nowhere", "topics": [{"name": each, "partitions": [0]} for each in NAMES]}]}],
+    43: [{"topic_partitions": [{"topic": each, "partitions": [0]} for each in NAMES], "timeout": 10_000}],
+    45: [{"timeout": 10_000, "topics": [{"name": each, "partitions": [CANCELLED]} for each in NAMES]}],
+    46: [{"timeout": 10_000, "topics": None}],
+    48: [{"components": [], "strict": False}],
+    49: [{"entries": [{"entity": [{"entity_type": "user", "entity_name": "x"}], "ops": []}], "validate_only": True}],
+    50: [{"users": [{"name": "bob"}]}],
+    51: [{"deletions": [], "upsertions": []}],
+    55: [{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 1}]}]}],
+    57: [{"timeout": 10_000, "feature_updates": []}],
     60: [{"include_cluster_authorized_operations": True}],
     61: [{"topics": [{"name": each, "partition_indexes": [0]} for each in NAMES]}],
     65: [{"transactional_ids": ["bobs", "other"]}],
@@ -423,6 +434,7 @@ REQUESTS: dict[int, list[dict[str, Any]]] = {
         for group, names in (("bobs", None), ("other", None), ("bobs", ["bobs", "other"]), ("carols", ["other"]))
     ],
     69: [{"group_ids": ["bobs", "other"], "include_authorized_operations": True}],
+    74: [{"resource_types": [4]}],
     75: [
         {"topics": [{"name": each} for each in NAMES], "response_partition_limit": 10, "cursor": None},
         {"topics": [], "response_partition_limit": 10, "cursor": None},

@@ -124,6 +124,7 @@ RULES: Mapping[str, Rule] = {
     "DeleteAcls": on_cluster(Operation.ALTER),
     "DescribeConfigs": _configs(Operation.DESCRIBE_CONFIGS, "results", text_of_loggers=_CLUSTER_TEXT),
     "AlterConfigs": _configs(Operation.ALTER_CONFIGS, "responses", text_of_loggers=None),
+    "AlterReplicaLogDirs": on_cluster(Operation.ALTER),
     "DescribeLogDirs": on_cluster(Operation.DESCRIBE),
     "SaslAuthenticate": anyone,
     "CreatePartitions": each_topic(Operation.ALTER, answered="results"),
