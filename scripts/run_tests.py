@@ -111,9 +111,9 @@ def _compile_kernels(processes: int) -> None:
 
 
 def _prepare_kernels(first: int, step: int) -> None:
-    from duralog.cli.doctor.kernels import all_kernels
+    from duralog.kernels.compilation.catalog import all_kernels
 
-    for kernel in all_kernels()[first::step]:
+    for kernel in list(all_kernels().values())[first::step]:
         kernel.prepare()
 
 

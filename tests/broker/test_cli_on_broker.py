@@ -246,12 +246,13 @@ def test_resetting_and_deleting_a_group(address: str) -> None:
     (told,) = objects("group", "reset", address, "-g", "g", "-t", "t", "--earliest", "--dry-run")
     assert (told["from"], told["to"], told["dry_run"]) == (3, 0, True)
     assert objects("group", "list", address)[0]["lag"] == 0
-    run("group", "reset", address, "-g", "g", "-t", "t", "--offset", 1)
+    run("group", "reset", address, "-g", "g", "-t", "t", "--offset", 1, "--execute")
     assert run("consume", address, "-t", "t", "--group", "g", "--values").stdout == "b\nc\n"
-    run("group", "reset", address, "-g", "g", "-t", "t", "--time", "2100-01-01")
+    run("group", "reset", address, "-g", "g", "-t", "t", "--time", "2100-01-01", "--execute")
     assert objects("group", "list", address)[0]["lag"] == 0
     assert (
-        "there is no nothing" in run("group", "reset", address, "-g", "g", "-t", "nothing", "--latest", code=1).stderr
+        "there is no topic nothing"
+        in run("group", "reset", address, "-g", "g", "-t", "nothing", "--latest", code=1).stderr
     )
     run("group", "delete", address, "-g", "g", "--yes")
     assert objects("group", "list", address) == []

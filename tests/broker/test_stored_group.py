@@ -59,7 +59,7 @@ def test_what_a_broker_would_write(desk: GroupDesk) -> None:
     desk.commit("g", {("t", 0): 4, ("u", 0): 5})
     desk.commit("other", {("t", 0): 6})
     desk.close()
-    run("reset", desk.path, "-g", "g", "-t", "t", "--latest")
+    run("reset", desk.path, "-g", "g", "-t", "t", "--latest", "--execute")
     with Store(str(desk.path), read_only=True) as store:
         records = [
             describe_record(CONSUMER_OFFSETS, record.key, record.value)
@@ -85,14 +85,15 @@ def test_members_who_did_not_leave(desk: GroupDesk, what: str) -> None:
         "reset": ("reset", desk.path, "-g", "g", "-t", "t", "-p", 0, "--offset", 0),
         "delete": ("delete", desk.path, "-g", "g", "--yes"),
     }[what]
-    refusal = run(*asked, code=1).stderr
+    execute = ("--execute",) if what == "reset" else ()
+    refusal = run(*asked, *execute, code=1).stderr
     assert "has 2 members that did not leave" in refusal
     assert leader in refusal
     run(*asked, "--dry-run", code=1)
     assert objects("list", desk.path)[0]["members"] == 2
     run(*asked, "--evict", "--dry-run")
     assert objects("list", desk.path)[0]["members"] == 2
-    run(*asked, "--evict")
+    run(*asked, *execute, "--evict")
     with desk.restarted() as again:
         assert again.committed("g") == ({("t", 0): 0} if what == "reset" else {})
         assert again.heartbeat("g", follower, 1) == UNKNOWN_MEMBER_ID
@@ -112,7 +113,8 @@ def test_members_of_the_newer_protocol(desk: GroupDesk, what: str) -> None:
         "delete": ("delete", desk.path, "-g", "g", "--yes"),
     }[what]
     assert "has 1 member that did not leave" in run(*asked, code=1).stderr
-    run(*asked, "--evict")
+    execute = ("--execute",) if what == "reset" else ()
+    run(*asked, *execute, "--evict")
     kinds = [(group["type"], group["members"]) for group in objects("list", desk.path)]
     assert kinds == ([("consumer", 0)] if what == "reset" else [])
     with desk.restarted() as again:
@@ -133,7 +135,7 @@ def test_a_transaction_that_did_not_end(desk: GroupDesk) -> None:
     desk.commit(beside, {("t", 0): 3})
     desk.close()
     assert {group["group"]: group["partitions"] for group in objects("list", desk.path)} == {"g": 1, beside: 1}
-    assert objects("reset", desk.path, "-g", "g", "-t", "t", "-p", 0, "--earliest")[0]["from"] == 4
+    assert objects("reset", desk.path, "-g", "g", "-t", "t", "-p", 0, "--earliest", "--execute")[0]["from"] == 4
     with desk.restarted() as again:
         again.end_transaction("g", PRODUCER, commit=True)
         assert again.committed("g") == {("t", 0): 0, ("t", 1): 50}

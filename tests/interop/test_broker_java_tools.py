@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from duralog.command_line import app
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import QUICK_TO_START
 from tests.support.interop.served_directory import ServedDirectory
@@ -112,6 +114,72 @@ def test_consumer_groups(tool: Tool, topics: Tool, protocol: str) -> None:
     tool(command, "--delete-offsets", "--group", group, "--topic", topic)
     tool(command, "--delete", "--group", group)
     assert group not in tool(command, "--list").split()
+
+
+LONG_TOPIC = "tools-plans-a-name-of-more-than-24-characters"
+
+
+@pytest.fixture(scope="module")
+def planned_groups(tool: Tool, topics: Tool) -> tuple[str, str]:
+    """Two groups without members, with offsets of two topics."""
+    for topic in ("tools-plans", LONG_TOPIC):
+        topics("--create", "--topic", topic, "--partitions", "2")
+        console_producer(tool, topic, [f"{number % 2}:{number}" for number in range(20)], *KEYED)
+    command = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    for group, topic in (("plans 1", "tools-plans"), ("plans 1", LONG_TOPIC), ("plans-2", "tools-plans")):
+        tool(command, "--reset-offsets", "--group", group, "--topic", topic, "--to-offset", "5", "--execute")
+    return "plans 1", "plans-2"
+
+
+KEYED = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+SCENARIOS = [
+    ("--topic", "tools-plans", "--to-earliest"),
+    ("--topic", f"{LONG_TOPIC}:1", "--topic", "tools-plans", "--to-latest"),
+    ("--all-topics", "--shift-by", "2"),
+    ("--all-topics", "--shift-by", "-100"),
+    ("--all-topics", "--to-offset", "1000000"),
+    ("--all-topics", "--to-current"),
+    ("--topic", "tools-plans", "--to-datetime", "2001-01-01T00:00:00.000"),
+    ("--topic", "tools-plans", "--to-datetime", "2100-01-01T00:00:00.000+02:00"),
+    ("--topic", "tools-plans", "--by-duration", "P1DT2H30M"),
+    ("--topic", "tools-plans", "--by-duration", "PT0S"),
+]
+
+
+def test_plans_of_a_reset_are_those_of_kafkas_tool(
+    tool: Tool, serving: ServedDirectory, planned_groups: tuple[str, str], tmp_path: Path
+) -> None:
+    def by_kafka(*options: str) -> list[str]:
+        printed = tool(f"{TOOLS}.consumer.group.ConsumerGroupCommand", "--reset-offsets", *options)
+        return sorted(line for line in printed.splitlines() if line.count(",") >= 2)
+
+    def by_duralog(*options: str) -> list[str]:
+        done = CliRunner().invoke(app, ["group", "reset", serving.bootstrap, *options])
+        assert done.exit_code == 0, done.output
+        return sorted(done.stdout.splitlines())
+
+    both = [word for name in planned_groups for word in ("--group", name)]
+    for scenario in SCENARIOS:
+        for groups in (both[:2], both):
+            asked = (*groups, *scenario, "--export", "--dry-run")
+            expected = by_kafka(*asked)
+            assert expected
+            assert by_duralog(*asked) == expected, scenario
+    plan = tmp_path / "plan.csv"
+    plan.write_text("\n".join(by_kafka(*both, "--all-topics", "--to-offset", "3", "--export", "--dry-run")) + "\n")
+    by_duralog(*both, "--from-file", str(plan), "--execute")
+    current = (*both, "--all-topics", "--to-current", "--export", "--dry-run")
+    assert by_kafka(*current) == plan.read_text().splitlines() == by_duralog(*current)
+    plan.write_text("\n".join(by_duralog(*both[:2], "--all-topics", "--shift-by", "1", "--export")) + "\n")
+    tool(
+        f"{TOOLS}.consumer.group.ConsumerGroupCommand",
+        "--reset-offsets",
+        *both[:2],
+        "--from-file",
+        str(plan),
+        "--execute",
+    )
+    assert by_duralog(*both[:2], "--all-topics", "--to-current", "--export") == plan.read_text().splitlines()
 
 
 def _columns(table: str, *names: str) -> list[tuple[str, ...]]:

@@ -43,16 +43,8 @@ from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.net.host_names import HostNames
 from duralog.broker.net.limits import ConnectionLimits
-from duralog.broker.net.listening import Address
-from duralog.broker.net.listening import DEFAULT_HOST
-from duralog.broker.net.listening import Listener
-from duralog.broker.net.listening import Listening
-from duralog.broker.net.listening import MetricsAddress
-from duralog.broker.net.listening import bind
-from duralog.broker.net.listening import is_loopback
-from duralog.broker.net.log_lines import LogLines
-from duralog.broker.net.log_lines import logger
-from duralog.broker.net.log_lines import one_line
+from duralog.broker.net.listening import DEFAULT_HOST, Address, Listener, Listening, MetricsAddress, bind, is_loopback
+from duralog.broker.net.log_lines import LogLines, logger, one_line
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
 from duralog.broker.produce.appends import ProducerAppends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from duralog.client.connection import (
     ANSWER_SECONDS,
     Place,
     admin_client,
-    client_settings,
+    admin_module,
     edge_offsets,
     errors_of,
     kafka_client,
@@ -60,18 +60,9 @@ class GroupView:
         return sum(offset.lag or 0 for offset in self.offsets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetTo:
-    """Where to set the offsets of a group: to an offset, to a time, or to the end or start of the partitions."""
-
-    offset: int | None
-    timestamp_ms: int | None
-    latest: bool
-
-
 class BrokerGroups:
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.where = self._address = address
         self._client = kafka_client()
         self._admin = admin_client(address)
 
@@ -79,11 +70,10 @@ class BrokerGroups:
         """All groups, or those of these names."""
         with errors_of(self._address):
             if names is None:
-                listed = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
-                names = sorted(group.group_id for group in listed.valid)
+                names = self.names()
             if not names:
                 return []
-            places = self._places()
+            places = self.places()
             described = self._admin.describe_consumer_groups(list(names), request_timeout=ANSWER_SECONDS)
             groups = {name: described[name].result() for name in names}
             committed = {name: self._committed(name, places) for name in names}
@@ -94,23 +84,35 @@ class BrokerGroups:
                 ends = edge_offsets(self._admin, asked, latest=True)
         return [_view(name, groups[name], committed[name], ends) for name in names]
 
-    def committed(self, name: str) -> dict[Place, int]:
-        """The committed offsets of a group."""
+    def names(self) -> list[str]:
         with errors_of(self._address):
-            return {place: found.offset for place, found in self._committed(name, self._places()).items()}
+            listed = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
+        return sorted(group.group_id for group in listed.valid)
+
+    def places(self) -> set[Place]:
+        """All partitions."""
+        with errors_of(self._address):
+            topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
+        return {(name, number) for name, topic in topics.items() for number in topic.partitions}
+
+    def committed(self, name: str) -> dict[Place, int]:
+        """The committed offsets of a group. Raises if it has members."""
+        with errors_of(self._address):
+            described = self._admin.describe_consumer_groups([name], request_timeout=ANSWER_SECONDS)[name].result()
+            self._check_no_members(name, len(described.members))
+            return {place: found.offset for place, found in self._committed(name, self.places()).items()}
+
+    def _check_no_members(self, name: str, count: int) -> None:
+        if count:
+            raise DuralogError(f"{self._address}: group {name} has {plural(count, 'member')}: stop them")
 
     def check(self, name: str) -> int:
         """The number of offsets of a group that can be deleted. Raises if it has members or does not exist."""
         (view,) = self.views([name])
         if view.state == "dead":
             raise unknown_group(name, self._address)
-        if view.members:
-            raise DuralogError(f"{self._address}: group {name} has {plural(len(view.members), 'member')}: stop them")
+        self._check_no_members(name, len(view.members))
         return sum(offset.committed is not None for offset in view.offsets)
-
-    def _places(self) -> set[Place]:
-        topics = self._admin.list_topics(timeout=ANSWER_SECONDS).topics
-        return {(name, number) for name, topic in topics.items() for number in topic.partitions}
 
     def _committed(self, name: str, places: set[Place]) -> dict[Place, Any]:
         if not places:
@@ -122,31 +124,24 @@ class BrokerGroups:
         answer = self._admin.list_consumer_group_offsets([asked], request_timeout=ANSWER_SECONDS)[name].result()
         return {(place.topic, place.partition): place for place in answer.topic_partitions if place.offset >= 0}
 
-    def targets(self, topic: str, partition: int | None, to: ResetTo) -> dict[Place, int]:
-        """The offsets to set, within the range of each partition."""
+    def ranges(self, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
+        """The start and end offsets of partitions."""
         with errors_of(self._address):
-            places = sorted(place for place in self._places() if place[0] == topic and partition in (None, place[1]))
-            if not places:
-                which = topic if partition is None else f"partition {partition} of {topic}"
-                raise DuralogError(f"there is no {which}")
-            consumer = self._client.Consumer(
-                client_settings(self._address, **{"group.id": "duralog-group", "enable.auto.commit": False})
-            )
-            try:
-                return {place: self._target(consumer, place, to) for place in places}
-            finally:
-                consumer.close()
+            asked = [self._client.TopicPartition(*place) for place in places]
+            ends = edge_offsets(self._admin, asked, latest=True)
+            return {
+                place: (start, ends[place]) for place, start in edge_offsets(self._admin, asked, latest=False).items()
+            }
 
-    def _target(self, consumer: Any, place: Place, to: ResetTo) -> int:
-        low, high = consumer.get_watermark_offsets(self._client.TopicPartition(*place), timeout=ANSWER_SECONDS)
-        if to.offset is not None:
-            return int(min(max(to.offset, low), high))
-        if to.timestamp_ms is not None:
-            (found,) = consumer.offsets_for_times(
-                [self._client.TopicPartition(*place, max(to.timestamp_ms, 0))], timeout=ANSWER_SECONDS
-            )
-            return int(found.offset if found.offset >= 0 else high)
-        return int(high if to.latest else low)
+    def offsets_at(self, places: Collection[Place], timestamp_ms: int) -> dict[Place, int]:
+        """The first offsets at or after a time, of partitions that have one."""
+        # Negative values mean the start or end of the log.
+        spec = admin_module().OffsetSpec.for_timestamp(max(timestamp_ms, 0))
+        with errors_of(self._address):
+            asked = {self._client.TopicPartition(*place): spec for place in places}
+            answers = self._admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
+            found = {(place.topic, place.partition): int(answer.result().offset) for place, answer in answers.items()}
+        return {place: offset for place, offset in found.items() if offset >= 0}
 
     def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
         with errors_of(self._address):

@@ -6,15 +6,15 @@ as a broker writes them (`broker.groups.stored_group`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from duralog.broker.groups.group_loading import FoldedLog
 from duralog.broker.groups.stored_group import Place, StoredGroup
 from duralog.broker.topics.coordinator_log import LoggedMarker, LoggedRecord, read_log
 from duralog.broker.topics.internal_topics import internal_topic
-from duralog.client.groups import GroupView, ResetTo
-from duralog.client.unknown_names import unknown_group, unknown_partition, unknown_topic
+from duralog.client.groups import GroupView
+from duralog.client.unknown_names import unknown_group
 from duralog.config.error_text import printable
 from duralog.config.plurals import plural
 from duralog.config.progress import Counted, OnProgress, ignore
@@ -73,31 +73,28 @@ class StoreGroups:
     """The groups of an opened directory, for changes."""
 
     def __init__(self, directory: str, store: Store, *, evicts: bool) -> None:
-        self._directory = directory
+        self.where = directory
         self._store = store
         self._evicts = evicts
         self._found: dict[str, StoredGroup] = {}
 
-    def targets(self, topic: str, partition: int | None, to: ResetTo) -> dict[Place, int]:
-        """The offsets to set, within the range of each partition."""
-        if self._store.find_topic(topic) is None:
-            raise unknown_topic(self._directory, topic, self._store.topics())
-        numbers = self._store.partitions(topic)
-        if partition is not None and partition not in numbers:
-            raise unknown_partition(self._directory, topic, partition, numbers)
-        return {
-            (topic, number): self._target((topic, number), to)
-            for number in (numbers if partition is None else [partition])
-        }
+    def names(self) -> list[str]:
+        """All groups but share groups, which only Kafka can change."""
+        return [view.group for view in groups_of_store(self._store) if view.kind != "share"]
 
-    def _target(self, place: Place, to: ResetTo) -> int:
-        log = self._store.partition(*place)
-        if to.offset is not None:
-            return min(max(to.offset, log.start_offset), log.end_offset)
-        if to.timestamp_ms is not None:
-            found = log.offset_for_timestamp(to.timestamp_ms)
-            return log.end_offset if found is None else found.offset
-        return log.end_offset if to.latest else log.start_offset
+    def places(self) -> set[Place]:
+        """All partitions."""
+        return {(topic, number) for topic in self._store.topics() for number in self._store.partitions(topic)}
+
+    def ranges(self, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
+        """The start and end offsets of partitions."""
+        logs = {place: self._store.partition(*place) for place in places}
+        return {place: (log.start_offset, log.end_offset) for place, log in logs.items()}
+
+    def offsets_at(self, places: Collection[Place], timestamp_ms: int) -> dict[Place, int]:
+        """The first offsets at or after a time, of partitions that have one."""
+        found = {place: self._store.partition(*place).offset_for_timestamp(timestamp_ms) for place in places}
+        return {place: each.offset for place, each in found.items() if each is not None}
 
     def committed(self, name: str) -> dict[Place, int]:
         """The committed offsets of a group. Raises if the group may not be changed."""
@@ -122,7 +119,7 @@ class StoreGroups:
     def _existing(self, name: str) -> StoredGroup:
         stored = self._stored(name)
         if stored is None or not stored.is_there:
-            raise unknown_group(name, self._directory)
+            raise unknown_group(name, self.where)
         return stored
 
     def _stored(self, name: str) -> StoredGroup | None:
@@ -136,11 +133,11 @@ class StoreGroups:
             stored = self._found[name] = StoredGroup(name, log, wall_clock_ms)
         if stored.is_share_group:
             raise DuralogError(
-                f"group {name} in {self._directory} is a share group: only Kafka can change it. Start Kafka on the"
+                f"group {name} in {self.where} is a share group: only Kafka can change it. Start Kafka on the"
                 " directory, and use kafka-share-groups.sh"
             )
         if stored.members and not self._evicts:
-            raise DuralogError(_has_members(name, self._directory, stored.members))
+            raise DuralogError(_has_members(name, self.where, stored.members))
         return stored
 
     def _topic_id(self, topic: str) -> UUID | None:

@@ -45,9 +45,11 @@ COMMON_OPTIONS = {
     "--master": (None, {"URL"}),
     "--conf": (None, {"NAME=VALUE"}),
 }
+ALIASES = {"--earliest", "--latest", "--offset", "--time"}
+"""Second names of what Kafka's tool calls `--to-earliest` and so on."""
 METAVARS = {
     *("DIR", "HOST:PORT", "DIR|HOST:PORT", "FILE", "NAME", "N", "SIZE", "TIME", "TEXT", "NAME=VALUE", "URL", "MS"),
-    *("HEX", "A:B", "R", "PARTITION=OFFSET"),
+    *("HEX", "A:B", "R", "PARTITION=OFFSET", "DURATION"),
 }
 ARGUMENTS = {"DIR", "HOST:PORT", "DIR|HOST:PORT", "PATH", "TARGET", "SHELL", "NAME", "NAME=VALUE"}
 OPTION_PANELS = ["Where", "Which", "What", "Where to", "How", "Spark"]
@@ -145,7 +147,7 @@ def test_every_option_says_what_it_is(found: Found) -> None:
 def test_the_same_options_for_the_same_things(found: Found) -> None:
     for option in found.options:
         (name, *others) = long_names(option)
-        assert not others or option.secondary_opts, option.opts
+        assert not set(others) - ALIASES or option.secondary_opts, option.opts
         shorts = [short for short in option.opts if not short.startswith("--")]
         if name in COMMON_OPTIONS:
             short, metavars = COMMON_OPTIONS[name]

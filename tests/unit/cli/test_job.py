@@ -141,8 +141,7 @@ def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> Non
     )
     assert done.returncode == 1
     assert (
-        done.stderr.strip()
-        == "duralog: error: to work with Spark, duralog needs PySpark: pip install 'duralog[spark]'"
+        done.stderr.strip() == "duralog: error: to work with Spark, duralog needs PySpark: pip install 'duralog[spark]'"
     )
 
 

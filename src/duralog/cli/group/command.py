@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.group.opened_groups import Evict, check_group_name, opened_groups
+from duralog.cli.group.reset import reset
 from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import (
-    HOW,
     WHICH,
     AsJson,
     DryRun,
     NoProgress,
-    PartitionChoice,
     Quiet,
-    TopicName,
     Yes,
     as_text,
-    parsed_time,
     standard_output,
 )
 from duralog.cli.voice.target import Target, TargetData, target_given
 
 if TYPE_CHECKING:
-    from duralog.client.groups import BrokerGroups, GroupView
-    from duralog.operations.stored_groups import StoreGroups
+    from duralog.client.groups import GroupView
 
 group_app = typer.Typer(
     name="group",
@@ -42,14 +37,6 @@ group_app = typer.Typer(
 
 GroupName = Annotated[
     str, typer.Option("--group", "-g", metavar="NAME", help="The group.", rich_help_panel=WHICH, show_default=False)
-]
-
-_LONGEST_NAME = 32_767
-"""In a key of `__consumer_offsets`."""
-
-Evict = Annotated[
-    bool,
-    typer.Option("--evict", help="Remove members that have not left the group (directory only).", rich_help_panel=HOW),
 ]
 
 
@@ -110,55 +97,7 @@ def describe(
         output.flush()
 
 
-@group_app.command()
-def reset(
-    target: Target = None,
-    data: TargetData = None,
-    *,
-    group: GroupName,
-    topic: TopicName,
-    partition: PartitionChoice = None,
-    earliest: Annotated[bool, typer.Option("--earliest", help="To the first record.", rich_help_panel=HOW)] = False,
-    latest: Annotated[bool, typer.Option("--latest", help="To the end.", rich_help_panel=HOW)] = False,
-    offset: Annotated[
-        int | None, typer.Option("--offset", "-o", min=0, metavar="N", help="To this offset.", rich_help_panel=HOW)
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="TIME", help="To the first record at or after this time.", rich_help_panel=HOW),
-    ] = None,
-    evict: Evict = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Change the committed offsets of a group.
-
-    The group must have no members. Offsets are limited to the range of each partition. In a directory, no broker may be
-    running.
-
-    Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
-    """
-    place = _changed_place(target, data, group, evicts=evict)
-    if sum((earliest, latest, offset is not None, time is not None)) != 1:
-        raise WrongUsage("give one of --earliest, --latest, --offset and --time")
-    timestamp_ms = parsed_time("--time", time)
-    with errors_shown(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
-        from duralog.client.groups import ResetTo
-        from duralog.operations.reset_offsets import ResetRequest, reset_offsets
-
-        output = standard_output(as_json=as_json, quiet=quiet)
-        to = ResetTo(offset=offset, timestamp_ms=timestamp_ms, latest=latest)
-        request = ResetRequest(group=group, topic=topic, partition=partition, to=to, dry_run=dry_run)
-        for done in reset_offsets(groups, request):
-            if as_json:
-                names = {"kind": "reset", "group": group, "topic": done.topic, "partition": done.partition}
-                output.object({**names, "from": done.before, "to": done.after, "dry_run": dry_run})
-            else:
-                verb = "would go" if dry_run else "goes"
-                before = "nothing" if done.before is None else done.before
-                output.line(f"{done.topic}-{done.partition}: {verb} from {before} to {done.after}")
-        output.flush()
+group_app.command()(reset)
 
 
 @group_app.command()
@@ -179,10 +118,13 @@ def delete(
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
-    place = _changed_place(target, data, group, evicts=evict)
+    place = target_given(target, data)
+    check_group_name(group)
+    if evict and is_broker(place):
+        raise WrongUsage("--evict is for a directory: a broker knows its members. Stop the consumers instead")
     if not yes and not dry_run and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the group")
-    with errors_shown(), _groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
+    with errors_shown(), opened_groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
         from duralog.cli.voice.tables import plural
         from duralog.config.error_text import printable
 
@@ -198,35 +140,6 @@ def delete(
         elif not quiet:
             output.line(f"{'would delete' if dry_run else 'deleted'} {what}")
         output.flush()
-
-
-def _changed_place(target: str | None, data: str | None, group: str, *, evicts: bool) -> str:
-    place = target_given(target, data)
-    try:
-        size = len(group.encode())
-    except UnicodeEncodeError:  # The command line is not UTF-8.
-        size = 0
-    if not 0 < size <= _LONGEST_NAME:
-        raise WrongUsage(f"--group: a group's name is a text of 1 to {_LONGEST_NAME:,} bytes")
-    if evicts and is_broker(place):
-        raise WrongUsage("--evict is for a directory: a broker knows its members. Stop the consumers instead")
-    return place
-
-
-@contextmanager
-def _groups(place: str, *, evicts: bool, read_only: bool, quiet: bool) -> Iterator[BrokerGroups | StoreGroups]:
-    if is_broker(place):
-        from duralog.client.groups import BrokerGroups
-
-        yield BrokerGroups(place)
-        return
-    from duralog.cli.voice.logs import say_warnings
-    from duralog.cli.voice.opened_store import opened_store
-    from duralog.operations.stored_groups import StoreGroups
-
-    say_warnings(wanted=not quiet)
-    with opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store:
-        yield StoreGroups(place, store, evicts=evicts)
 
 
 def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[GroupView]:

@@ -27,7 +27,7 @@ from numba.core import event
 from duralog.kernels.compilation.sources import OPTIONS, digest_of_sources
 
 _UNUSABLE_CACHE = (OSError, RuntimeError, EOFError, pickle.PickleError, ValueError, AttributeError, ImportError)
-"""numba finds no place for the code, or files that it did not write or not completely: unpickling may raise anything."""
+"""numba finds no place for the code, or files that it did not write, or only in part: unpickling may raise anything."""
 
 _log = logging.getLogger(__name__)
 
