@@ -30,15 +30,16 @@ tests=(
 if [ $# -gt 0 ]; then
     tests=("$@")
 fi
-if [ ! -f "$stamp" ] || [ -n "$(find requirements*.txt scripts/oldest-spark.sh -newer "$stamp" -print -quit)" ]; then
+if [ ! -f "$stamp" ] || [ -n "$(find requirements* scripts/oldest-spark.sh -newer "$stamp" -print -quit)" ]; then
     echo "Installing $requirements into $env" >&2
     .venv/bin/python -m venv --clear --without-pip "$env"
     packages='import site; print(site.getsitepackages()[0])'
     others=$(.venv/bin/python -c "$packages")
     # The packages of an environment come before those that its .pth files add.
     echo "import site; site.addsitedir('$others')" >"$("$env/bin/python" -c "$packages")/of-venv.pth"
+    .venv/bin/python scripts/hashed_requirements.py "$requirements" >"$env/hashed.txt"
     .venv/bin/python -m pip --python "$env/bin/python" install --quiet --disable-pip-version-check \
-        --ignore-installed --no-deps -r "$requirements"
+        --ignore-installed --no-deps --require-hashes -r "$env/hashed.txt"
     touch "$stamp"
 fi
 

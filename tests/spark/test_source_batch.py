@@ -311,6 +311,7 @@ def test_sql_can_name_the_format(spark: SparkSession, logs: str) -> None:
     assert spark.sql("select count(*) from v where partition = 0").first() == (1000,)
 
 
+@pytest.mark.since_spark("4.1")
 def test_spark_can_be_asked_what_was_planned(spark: SparkSession, logs: str, request: pytest.FixtureRequest) -> None:
     name = "spark.sql.pyspark.worker.logging.enabled"
     spark.conf.set(name, "true")

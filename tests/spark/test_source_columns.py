@@ -131,7 +131,7 @@ def test_settings_by_master(monkeypatch: pytest.MonkeyPatch, master: str, expect
             return self
 
         def getOrCreate(self) -> SimpleNamespace:  # noqa: N802
-            context = SimpleNamespace(setLogLevel=lambda _: None)
+            context = SimpleNamespace(setLogLevel=lambda _: None, master=master, pythonExec="")
             return SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=lambda _: None))
 
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):

@@ -72,10 +72,11 @@ def register(spark: SparkSession) -> None:
     warn_if_untested()
     context = _context_of(spark)
     if context is not None and _cores_of_this_machine(context.master or "") is not None:
-        if "PYSPARK_PYTHON" not in os.environ:
-            context.pythonExec = sys.executable
-        elif context.pythonExec != sys.executable and not context._python_includes:
-            _check_has_duralog(context.pythonExec)
+        chosen = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        if chosen == sys.executable:
+            context.pythonExec = chosen
+        elif not context._python_includes:
+            _check_has_duralog(chosen)
     try:
         spark.dataSource.register(DuralogDataSource)
     except AnalysisException as error:
