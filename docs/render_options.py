@@ -15,6 +15,7 @@ from typing import Any
 import typer
 from rendering import main, table
 
+from duralog.cli.voice.examples import EXAMPLES
 from duralog.command_line import app
 
 TARGET = Path(__file__).parent / "reference" / "options.md"
@@ -62,6 +63,9 @@ def section(name: str, command: Any) -> str:
             table(("argument", "meaning"), [(f"`{metavar(each)}`", cell(each.help or "")) for each in arguments])
         )
     parts.append(table(("option", "meaning", "default"), [row(each) for each in options]))
+    examples = EXAMPLES.get(name.removeprefix("duralog "))
+    if examples is not None:
+        parts.append("```\n" + "\n".join(examples) + "\n```")
     return "\n\n".join(parts) + "\n"
 
 

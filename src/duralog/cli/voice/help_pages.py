@@ -1,4 +1,4 @@
-"""The layout of help: commands in panels, paragraphs that fill the terminal, flags without a type.
+"""The layout of help: commands in panels, paragraphs that fill the terminal, flags without a type, examples at the end.
 
 `CommandGroup` is the class of every group of commands: `typer.Typer(cls=CommandGroup)`.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from duralog.cli.voice.examples import epilog_of
 from duralog.cli.voice.options import OPTION_PANELS
 
 # What `duralog --help` lists together, in this order.
@@ -35,11 +36,20 @@ class CommandGroup(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _tidy(command, ctx)
+            command.epilog = epilog_of(_name_of(ctx, cmd_name)) or command.epilog
         return command
 
     def get_params(self, ctx: Any) -> list[Any]:
         _tidy(self, ctx, own=super().get_params(ctx))
         return list(super().get_params(ctx))
+
+
+def _name_of(ctx: Any, name: str) -> str:
+    """The whole name of a command, without `duralog`."""
+    while ctx.parent is not None:
+        name = f"{ctx.info_name} {name}"
+        ctx = ctx.parent
+    return name
 
 
 def _tidy(command: Any, ctx: Any, own: list[Any] | None = None) -> None:

@@ -1,0 +1,98 @@
+"""The examples at the end of each command's help, by the command's name. Tests parse all of them."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "serve": (
+        "duralog serve data",
+        "duralog serve data --listen 0.0.0.0:9092 --advertise kafka.example.com:9092",
+        "duralog serve --ephemeral --config cleanup.policy=compact",
+    ),
+    "produce": (
+        "echo hello | duralog produce data --topic greetings",
+        "duralog produce localhost -t orders --key k1 --value '{\"total\": 12}'",
+        "duralog produce localhost -t orders --file orders.txt --key-separator :",
+        "duralog consume data -t orders --json | duralog produce localhost -t copy --from-json",
+    ),
+    "consume": (
+        "duralog consume data --topic orders",
+        "duralog consume localhost -t orders --follow --group billing",
+        "duralog consume localhost -t 'pay*' -o -5 -f '%t %p %o %k %s\\n'",
+        "duralog consume data -t orders --time 2h --json",
+    ),
+    "topic list": ("duralog topic list data", "duralog topic list localhost --json"),
+    "topic describe": ("duralog topic describe data --topic orders --all",),
+    "topic create": (
+        "duralog topic create data --topic orders --partitions 6",
+        "duralog topic create localhost -t users -c cleanup.policy=compact --if-not-exists",
+    ),
+    "topic alter": (
+        "duralog topic alter localhost --topic orders --config retention.ms=86400000",
+        "duralog topic alter data --topic orders --partitions 12",
+    ),
+    "topic delete": ("duralog topic delete localhost --topic orders --yes",),
+    "group list": ("duralog group list localhost",),
+    "group describe": ("duralog group describe localhost --group billing",),
+    "group reset": (
+        "duralog group reset localhost -g billing -t orders --to-earliest",
+        "duralog group reset localhost -g billing -t orders --by-duration PT2H --execute",
+        "duralog group reset localhost -g billing --all-topics --shift-by -100 --export",
+        "duralog group reset localhost -g billing --from-file plan.csv --execute",
+    ),
+    "group delete": ("duralog group delete localhost --group billing --yes",),
+    "config list": ("duralog config list localhost:9092", "duralog config list data --all"),
+    "config get": ("duralog config get localhost:9092 log.retention.ms",),
+    "config set": ("duralog config set localhost:9092 log.cleaner.threads=2",),
+    "config reset": ("duralog config reset localhost:9092 log.cleaner.threads",),
+    "dump": (
+        "duralog dump data/orders-0 --records --limit 10",
+        "duralog dump data/orders-0/00000000000000000000.log --verify",
+        "duralog dump data --topic orders --records --since 2h --json",
+    ),
+    "lookup": (
+        "duralog lookup data --topic orders --partition 0 --offset 4711",
+        "duralog lookup data --topic users --key user-17",
+    ),
+    "stats": (
+        "duralog stats data --html stats.html",
+        "duralog stats data --topic users --prefix-separator :",
+        "duralog stats s3://bucket/kafka --engine spark --storage-option region=eu-west-1",
+    ),
+    "console": ("duralog console data", "duralog console localhost:9092 --data data --allow-changes"),
+    "verify": (
+        "duralog verify /var/lib/kafka",
+        "duralog verify data --topic orders --deep --json",
+        "duralog verify s3://bucket/kafka --engine spark --master spark://head:7077",
+    ),
+    "repair": ("duralog repair data --dry-run", "duralog repair data --topic orders --restore"),
+    "compact": (
+        "duralog compact data --explain --topic users",
+        "duralog compact data --roll --map-bytes 1GiB",
+        "duralog compact /mnt/kafka --engine spark --min-dirty-ratio 0.5",
+    ),
+    "retain": ("duralog retain data --dry-run", "duralog retain data --topic orders --retention-ms 86400000"),
+    "job export": (
+        "duralog job export data lake --format delta --topic orders",
+        "duralog job export s3://bucket/kafka s3://bucket/lake --headers",
+    ),
+    "job snapshot": (
+        "duralog job snapshot data lake --topic users",
+        "duralog job snapshot data lake -t users --as-of 2026-11-01T00:00:00Z",
+    ),
+    "job reindex": ("duralog job reindex data --topic orders",),
+    "job upgrade": ("duralog job upgrade data --dry-run", "duralog job upgrade data --codec zstd"),
+    "job compact": ("duralog job compact /mnt/kafka --dry-run",),
+    "job repair": ("duralog job repair /mnt/kafka --dry-run",),
+    "job retain": ("duralog job retain /mnt/kafka --dry-run",),
+    "job stats": ("duralog job stats s3://bucket/kafka --topic orders",),
+    "job verify": ("duralog job verify s3://bucket/kafka --master spark://head:7077",),
+    "doctor": ("duralog doctor data --why",),
+    "bench": ("duralog bench data --size 1GiB", "duralog bench localhost:9092 --seconds 10 --acks all"),
+    "completion": ('eval "$(duralog completion bash)"', "duralog completion zsh"),
+}
+
+
+def epilog_of(name: str) -> str | None:
+    """The end of a command's help: a line for each example."""
+    examples = EXAMPLES.get(name)
+    return None if examples is None else "\n".join(("Examples:", *examples))

@@ -1,0 +1,54 @@
+"""The examples of `--help` are command lines that the parser takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from duralog.cli.voice.examples import EXAMPLES
+from duralog.command_line import app
+
+ROOT: Any = typer.main.get_command(app)
+LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
+
+
+def names(command: Any, path: str = "") -> set[str]:
+    found: set[str] = set()
+    for name, child in command.commands.items():
+        whole = f"{path} {name}".strip()
+        found |= names(child, whole) if hasattr(child, "commands") else {whole}
+    return found
+
+
+def test_every_command_has_examples() -> None:
+    assert set(EXAMPLES) == names(ROOT), "add them to duralog.cli.voice.examples"
+
+
+@pytest.mark.parametrize(("name", "line"), LINES, ids=[line for _, line in LINES])
+def test_an_example_can_be_parsed(name: str, line: str) -> None:
+    """Each `duralog` of a pipe, with the real parser. An argument that is not an option's is a place or a name."""
+    commands = re.findall(r"duralog [^|)]*", line)
+    parsed = [_parsed(shlex.split(command.rstrip('"'))[1:]) for command in commands]
+    assert name in parsed
+
+
+def _parsed(words: list[str]) -> str:
+    command, context = ROOT, ROOT.make_context("duralog", [*words])
+    path = []
+    while hasattr(command, "commands"):
+        name, command, words = command.resolve_command(context, words)
+        path.append(name)
+        context = command.make_context(name, [*words], parent=context)
+    return " ".join(path)
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_help_ends_with_the_examples(name: str) -> None:
+    shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "120"}).stdout
+    lines = [line.strip() for line in shown.rstrip().splitlines()]
+    assert lines[-len(EXAMPLES[name]) - 1 :] == ["Examples:", *EXAMPLES[name]]
