@@ -1,6 +1,6 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run console quick test test-oldest-spark check lint types imports docs fuzz bench clean requirements supply-chain env env-dev env-bench env-audit java test-programs torture
+.PHONY: help run console quick test test-oldest-spark check lint types imports docs fuzz bench clean requirements supply-chain env env-dev env-bench env-audit java test-programs torture spark-kills
 
 BIN := .venv/bin
 TESTS ?= tests
@@ -44,6 +44,9 @@ fuzz: env-dev ## the randomised tests at length: over 100,000 damaged logs
 
 torture: env-dev ## a broker under load, killed and failed in every way, then checked (MINUTES=8, SEED=number for an earlier run)
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),8) $(if $(SEED),--seed $(SEED))
+
+spark-kills: env-dev java ## kill twenty Spark drivers that copy a growing log into every sink, and count the records (KILLS=number for more)
+	@$(BIN)/python -m pytest tests/spark/test_killed_drivers.py -q -s --randomised $(or $(KILLS),20)
 
 bench: env-bench java ## benchmarks against the peers (JOB=name for one, QUICK=1 for a short run)
 	@$(BIN)/python -m bench $(if $(JOB),--job $(JOB)) $(if $(QUICK),--quick)

@@ -28,7 +28,11 @@ from duralog.spark.worker_python import use_installed_pyspark
 ARROW_BATCH_ROWS = 65_536
 """Rows of an Arrow batch between the JVM and Python. Fewer cost calls, more do not fit into the CPU's cache."""
 
+_UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true"
+"""Spark takes every value out of an Arrow batch by itself. Without Arrow's checks of each access, within a batch that
+has been loaded, that takes an eighth less time."""
 _DEFAULTS = {
+    "spark.executor.extraJavaOptions": _UNCHECKED_ARROW,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -100,7 +104,8 @@ def job_session(
     # The JVM inherits the environment, and starts Python for planning by these: they must be there before it is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    settings = {**_DEFAULTS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET_START.as_uri()}"}
+    java = f"-Dlog4j2.configurationFile={_QUIET_START.as_uri()} {_UNCHECKED_ARROW}"
+    settings = {**_DEFAULTS, "spark.driver.extraJavaOptions": java}
     cores = _cores_of_this_machine(master)
     if cores is not None:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)

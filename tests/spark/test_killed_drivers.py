@@ -1,0 +1,147 @@
+"""Exactly once: drivers are killed while they copy a growing log into every sink, and others take up their work.
+
+`make spark-kills` does it with twenty drivers, and prints what the kills met.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import duralog
+from duralog import Record
+from tests.support.places import ROOT
+from tests.support.spark.killed_driver import OFFSETS_PER_TRIGGER, STREAMS, TOPIC, checkpoint_of, finish, has_started
+from tests.support.spark.lake_directory import FORMATS, rows_of
+
+pytestmark = pytest.mark.spark
+
+PARTITIONS = 2
+WAIT_SECONDS = 300
+Row = tuple[int, int, str]
+"""Partition, offset, value: the value is the offset."""
+
+
+def append(log: Path, count: int) -> None:
+    with duralog.open(log) as store:
+        for number in range(PARTITIONS):
+            partition = store.partition(TOPIC, number)
+            first = partition.end_offset
+            partition.append([Record(key=b"k", value=b"%d" % (first + row)) for row in range(count)])
+
+
+@contextmanager
+def growing(log: Path) -> Iterator[None]:
+    """Records keep coming: the driver always has something to copy."""
+    is_over = Event()
+
+    def grow() -> None:
+        while not is_over.wait(0.2):
+            append(log, OFFSETS_PER_TRIGGER // 4)
+
+    thread = Thread(target=grow)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def numbers(folder: Path) -> set[int]:
+    return {int(file.name) for file in folder.glob("*") if file.name.isdigit()}
+
+
+def under_way(targets: Path) -> list[str]:
+    """The streams that are in the middle of a micro-batch, and the exports that are writing a file."""
+    checkpoints = {stream: checkpoint_of(targets, stream) for stream in STREAMS}
+    streams = [name for name, path in checkpoints.items() if numbers(path / "offsets") - numbers(path / "commits")]
+    return streams + [name for name in FORMATS if any((targets / name).rglob("*.part"))]
+
+
+def is_at_work(targets: Path) -> bool:
+    """Whether both streams have done some batches, and something is in the middle of more."""
+    are_begun = all(len(numbers(checkpoint_of(targets, stream) / "commits")) > 1 for stream in STREAMS)
+    return are_begun and bool(under_way(targets))
+
+
+def killed(log: Path, targets: Path, delay_seconds: float) -> list[str]:
+    """Start a driver, and kill it at work, with its JVM, which is of the same group. Returns what was under way."""
+    command = [sys.executable, "-m", "tests.support.spark.killed_driver", str(log), str(targets)]
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        with growing(log):
+            deadline = time.monotonic() + WAIT_SECONDS
+            while not (has_started(targets, process.pid) and is_at_work(targets)):
+                assert process.poll() is None, "the driver ended by itself"
+                assert time.monotonic() < deadline, "the driver did not get to work"
+                time.sleep(0.01)
+            time.sleep(delay_seconds)
+            assert process.poll() is None, "the driver ended by itself"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return under_way(targets)
+
+
+def copied_rows(targets: Path, sink: str) -> list[Row]:
+    if sink == "log":
+        with duralog.open(targets / "log", read_only=True) as store:
+            values = [
+                (number, (record.value or b"").decode())
+                for number in store.partitions(TOPIC)
+                for record in store.partition(TOPIC, number).read(0)
+            ]
+        return sorted((number, int(value), value) for number, value in values)
+    return [(row["partition"], row["offset"], row["value"].decode()) for row in rows_of(sink, targets / sink / TOPIC)]
+
+
+def check_no_row_twice(targets: Path) -> None:
+    """A killed driver may have left some rows out, but never one twice, nor a wrong one."""
+    for sink in ("log", *FORMATS):
+        if (targets / sink).exists() and (sink != "iceberg" or any((targets / sink).rglob("*.metadata.json"))):
+            rows = copied_rows(targets, sink)
+            assert len(rows) == len(set(rows)), sink
+            assert all(value == str(offset) for _, offset, value in rows), sink
+
+
+def streamed_rows(table: pa.Table) -> list[Row]:
+    return sorted((row["partition"], row["offset"], row["value"]) for row in table.to_pylist())
+
+
+def test_every_record_once_in_every_sink_though_drivers_are_killed(
+    spark: SparkSession, tmp_path: Path, randomised: int
+) -> None:
+    log, targets = tmp_path / "source", tmp_path / "targets"
+    targets.mkdir()
+    with duralog.open(log) as store:
+        store.create_topic(TOPIC, partitions=PARTITIONS)
+    append(log, 2 * OFFSETS_PER_TRIGGER)
+
+    chance, met = random.Random(randomised), Counter[str]()
+    for number in range(randomised):
+        met.update(killed(log, targets, chance.uniform(0, 2) if number else 0))
+        if number:
+            check_no_row_twice(targets)
+
+    streamed = finish(spark, log, targets)
+    with duralog.open(log, read_only=True) as store:
+        ends = [store.partition(TOPIC, number).end_offset for number in range(PARTITIONS)]
+    expected = [(number, offset, str(offset)) for number, end in enumerate(ends) for offset in range(end)]
+    assert streamed_rows(streamed) == expected
+    for sink in ("log", *FORMATS):
+        assert copied_rows(targets, sink) == expected, sink
+    print(f"{randomised} drivers killed, in the middle of: {dict(met)}; {len(expected)} records once in every sink")
