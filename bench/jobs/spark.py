@@ -15,6 +15,9 @@ _COMPACTED_PARTITIONS = 8
 _COMPACTED_FOR_RECORDS = 2
 """18 million events, 3.3 GB, or a compaction on two cores would be over in a second."""
 _PLANNED_SEGMENTS = 100_000
+_FIRST_QUERY_RECORDS = 100_000
+_STREAMED_RECORDS = 2_000_000
+_WARM_UP_BATCHES = 5
 _CONNECTOR = "Spark's Kafka connector"
 
 
@@ -25,6 +28,19 @@ def _on_week(work: str, reader: str, *, master: str = _BOTH_CORES, passes: int =
             # The broker makes it its own. duralog only reads.
             directory = store_data.copied(directory, setting.scratch / "log")
         return _run(work, reader, master, str(directory), setting, passes)
+
+    return prepare
+
+
+def _on_events(work: str, reader: str, records: int, *, warm_up: int) -> Callable[[Setting], Run]:
+    """Work that is done once, on a directory of its own size."""
+
+    def prepare(setting: Setting) -> Run:
+        directory = store_data.of_week(min(records, setting.records))
+        if reader == "kafka":
+            directory = store_data.copied(directory, setting.scratch / "log")
+        run = _run(work, reader, _BOTH_CORES, str(directory), setting, 0)
+        return Run(command=run.command, warm_up=warm_up)
 
     return prepare
 
@@ -65,13 +81,57 @@ JOBS = (
         name="spark-read",
         title="Spark: aggregate over all rows",
         unit=MILLION_RECORDS,
-        about=_WEEK + "`count(*)`, `sum(length(value))` and `max(timestamp)`.",
+        about=_WEEK
+        + "`count(*)`, `sum(length(value))` and `max(timestamp)`. *two columns*: duralog is asked for `value` and "
+        "`timestamp` with the option `columns`, since Spark does not tell a source in Python what a query needs.",
         contenders=(
             Contender("duralog", _on_week("aggregate", "duralog")),
+            Contender("duralog, two columns", _on_week("aggregate_values", "duralog")),
             Contender(_CONNECTOR, _on_week("aggregate", "kafka"), is_peer=True),
         ),
         compare_with=_CONNECTOR,
-        targets=(Target("duralog", 3.0, than=_CONNECTOR),),
+        targets=(
+            Target("duralog", 3.0, than=_CONNECTOR),
+            Target("duralog, two columns", 4.0, than=_CONNECTOR),
+        ),
+        rounds=2,
+    ),
+    Job(
+        name="spark-first",
+        title="Spark: the first query of a session",
+        unit=SECONDS,
+        about=(
+            f"The aggregate over all rows of {_FIRST_QUERY_RECORDS:,} events in a new session on both cores, after "
+            "`range(10).count()`. Python's part: Spark starts one process to create the source, one to plan, and one "
+            "that forks the workers, one after the other."
+        ),
+        contenders=(
+            Contender("duralog", _on_events("first_query", "duralog", _FIRST_QUERY_RECORDS, warm_up=0)),
+            Contender(_CONNECTOR, _on_events("first_query", "kafka", _FIRST_QUERY_RECORDS, warm_up=0), is_peer=True),
+        ),
+        compare_with=_CONNECTOR,
+        targets=(Target("duralog", 4.0),),
+        rounds=3,
+    ),
+    Job(
+        name="spark-micro-batch",
+        title="Spark: a micro-batch of 100,000 records",
+        unit=SECONDS,
+        about=(
+            "A stream over the events of four partitions with `maxOffsetsPerTrigger` 100,000, to the sink `noop`, on "
+            "both cores: from the trigger to the entry in the checkpoint, as Spark reports it. The median of the "
+            f"batches after the first {_WARM_UP_BATCHES}."
+        ),
+        contenders=(
+            Contender("duralog", _on_events("micro_batches", "duralog", _STREAMED_RECORDS, warm_up=_WARM_UP_BATCHES)),
+            Contender(
+                _CONNECTOR,
+                _on_events("micro_batches", "kafka", _STREAMED_RECORDS, warm_up=_WARM_UP_BATCHES),
+                is_peer=True,
+            ),
+        ),
+        compare_with=_CONNECTOR,
+        targets=(Target("duralog", 0.4),),
         rounds=2,
     ),
     Job(

@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from bench.store_data import TOPIC, copied
-from bench.workers.process_tree import Stopwatch
+from bench.workers.passes import tell
+from bench.workers.process_tree import Stopwatch, cpu_seconds, peak_bytes
 from duralog.spark import jobs
 from duralog.spark.session import local_session
 from oracle.kafka_jars import class_path, spark_connector_jars
@@ -27,6 +28,7 @@ from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import AS_KAFKA_STARTS, KafkaServer
 
 ONE_CORE = "local[1]"
+BATCH_ROWS = 100_000
 _CONFIG = {"spark.driver.memory": "3g"}
 _BROKER = {"num.partitions": 4, "log.retention.ms": -1}
 _ROWS = 5_000_000
@@ -56,6 +58,35 @@ def aggregate(bench: Bench) -> int:
     frame = bench.read()
     row = frame.agg(f.count("*"), f.sum(f.length("value")), f.max("timestamp")).first()
     return _checked(row)
+
+
+def aggregate_values(bench: Bench) -> int:
+    """The same, and duralog is asked for the columns of the query only."""
+    row = bench.read(columns="value,timestamp").agg(f.count("*"), f.sum(f.length("value")), f.max("timestamp")).first()
+    return _checked(row)
+
+
+def first_query(bench: Bench) -> int:
+    """After a query that needs no Python, so that the start of Spark's own machinery is not counted."""
+    bench.spark.range(10).count()
+    with Stopwatch() as watch:
+        watch.amount = aggregate(bench)
+    return 0
+
+
+def micro_batches(bench: Bench) -> int:
+    """A stream without a sink: a pass is a micro-batch, from the trigger to its entry in the checkpoint."""
+    chosen = {"subscribe": TOPIC, "startingOffsets": "earliest", **bench.options}
+    stream = bench.spark.readStream.format(chosen.pop("format")).options(**chosen)
+    writer = stream.option("maxOffsetsPerTrigger", BATCH_ROWS).load().writeStream.format("noop")
+    query = writer.option("checkpointLocation", bench.new_folder("checkpoint")).trigger(availableNow=True).start()
+    cpu = cpu_seconds()
+    query.awaitTermination()
+    batches = [batch for batch in query.recentProgress if batch.numInputRows == BATCH_ROWS]
+    cpu = (cpu_seconds() - cpu) / len(batches)
+    for batch in batches:
+        tell(batch.durationMs["triggerExecution"] / 1000, cpu, BATCH_ROWS, peak_bytes=peak_bytes())
+    return 0
 
 
 def aggregate_offsets(bench: Bench) -> int:
@@ -103,9 +134,20 @@ def compact(bench: Bench) -> int:
 
 
 WORKS: dict[str, Callable[[Bench], int]] = {
-    work.__name__: work for work in (aggregate, aggregate_offsets, parquet, export, write, compact)
+    work.__name__: work
+    for work in (
+        aggregate,
+        aggregate_values,
+        aggregate_offsets,
+        first_query,
+        micro_batches,
+        parquet,
+        export,
+        write,
+        compact,
+    )
 }
-_TIMES_ITSELF = (compact,)
+_TIMES_ITSELF = (compact, first_query, micro_batches)
 
 
 def _rows_of(target: str) -> int:

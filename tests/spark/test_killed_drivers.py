@@ -133,7 +133,9 @@ def test_every_record_once_in_every_sink_though_drivers_are_killed(
 
     chance, met = random.Random(randomised), Counter[str]()
     for number in range(randomised):
-        met.update(killed(log, targets, chance.uniform(0, 2) if number else 0))
+        found = killed(log, targets, chance.uniform(0, 2) if number else 0)
+        print(f"driver {number} killed in the middle of {', '.join(found) or 'nothing'}", flush=True)
+        met.update(found)
         if number:
             check_no_row_twice(targets)
 
