@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 # A broker for Kafka clients: docker build -t duralog . && docker run -p 9092:9092 -v duralog:/var/lib/duralog duralog
-# The kernels are compiled while the image is built, for the oldest CPU that numpy's wheels run on, so that every machine
-# can use them and no container has to. For newer CPUs: --build-arg KERNEL_CPU=x86-64-v3.
+# The kernels are compiled while the image is built, so that no container has to. If their machine code cannot become part
+# of the package, numba compiles them for the oldest CPU that numpy's wheels run on, so that every machine can use them.
+# For newer CPUs then: --build-arg KERNEL_CPU=x86-64-v3.
 
 ARG PYTHON=3.11
 
@@ -13,9 +14,12 @@ FROM python:${PYTHON}-slim AS cpu-arm64
 ENV NUMBA_CPU_NAME=generic
 
 FROM cpu-${TARGETARCH} AS build
+# A C compiler for the kernels' machine code, which then needs no numba in the image.
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 RUN python -m venv /opt/duralog
 WORKDIR /src
 COPY requirements.txt pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY packaging/build_hook.py packaging/
 COPY src src
 RUN /opt/duralog/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.txt ".[broker,kafka,security]"
 

@@ -1,11 +1,12 @@
 """The first minute of somebody new: the commands of the README in an empty folder, timed, for docs/first-minute.md.
 
-    python scripts/first_minute.py              everything, `make run` in a new clone included: some minutes
-    python scripts/first_minute.py --no-clone   without `make run`; what the page says about that stays
+    python scripts/first_minute.py                everything, `make run` in a new clone included: some minutes
+    python scripts/first_minute.py --no-clone     without `make run`; what the page says about that stays
+    python scripts/first_minute.py --wheel FILE   with a wheel that was built before, and without `make run`
 
 The environment is a new one, and so is the cache of compiled kernels: every step pays what it costs on a machine that
-has never seen duralog. The one thing that differs from the README is where pip gets duralog from: this project's
-folder.
+has never seen duralog. The one thing that differs from the README is where pip gets duralog from: a wheel of this
+project's folder, built as for a release.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ TEXT = """<!-- Made by scripts/first_minute.py: run it again when the README cha
 
 What somebody new gets from the README, from an empty folder: a new environment, nothing compiled, nothing cached but
 what pip keeps. Run on {date}, with {cores} cores and Python {python}, by `python scripts/first_minute.py`, which takes
-the commands out of the README. pip gets duralog from the project's folder. The load of the machine was
+the commands out of the README. pip gets duralog from a wheel of the project's folder. The load of the machine was
 {load:.0f} when it began: where that is more than its cores, CPU seconds say more than how long a step took.
+The environment takes {megabytes:.0f} MB on disk after the install, pip and setuptools included.
 
 {steps}
 
@@ -59,8 +61,9 @@ class Step:
     cpu_seconds: float
 
     @property
-    def starts_spark(self) -> bool:
-        return self.typed.startswith("make run")
+    def has_cpu_seconds(self) -> bool:
+        """What Spark's processes use is not reported to their parent, and a process that spins uses all there is."""
+        return not self.typed.startswith("make run") and "spin" not in self.title
 
 
 class EmptyFolder:
@@ -77,6 +80,11 @@ class EmptyFolder:
             "COLUMNS": "110",
         }
         self.steps: list[Step] = []
+        self.megabytes = 0.0
+
+    def measure_environment(self) -> None:
+        files = (path.lstat() for path in (self._folder / "env").rglob("*"))
+        self.megabytes = sum(512 * found.st_blocks for found in files) / 1e6
 
     def write(self, name: str, text: str) -> None:
         (self._folder / name).write_text(text, encoding="utf-8")
@@ -124,14 +132,25 @@ def containing(text: str) -> Block:
     return next(block for block in readme_blocks() if text in block.text)
 
 
-def first_minute(folder: EmptyFolder) -> None:
+def build_wheel(target: Path) -> Path:
+    """With the kernels' machine code, as for a release."""
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(target), str(ROOT)],
+        env={**os.environ, "DURALOG_WHEEL": "machine-code", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        check=True,
+    )
+    return next(target.glob("*.whl"))
+
+
+def first_minute(folder: EmptyFolder, wheel: Path) -> None:
     folder.step("an environment", f"{Path(sys.executable).name} -m venv env", f"{sys.executable} -m venv env")
     install = containing("pip install").lines[0].split("  #")[0].rstrip()
-    folder.step("install", install, install.replace("'duralog[", f"'{ROOT}[") + " --quiet")
+    folder.step("install", install, install.replace("'duralog[", f"'{wheel}[") + " --quiet")
+    folder.measure_environment()
 
     snippet = containing("duralog.open").text
     folder.write("first.py", snippet)
-    folder.step("the first snippet, kernels compiled on the way", "python first.py")
+    folder.step("the first snippet", "python first.py")
     folder.step("the first snippet's folder, seen again", "duralog consume data -t orders")
 
     broker = containing("duralog serve")
@@ -142,6 +161,10 @@ def first_minute(folder: EmptyFolder) -> None:
     folder.write("test_orders.py", containing("def test_orders").text)
     folder.step("pytest", "pip install pytest", "pip install pytest --quiet")
     folder.step("a test against a broker", "pytest -q test_orders.py")
+    spinning = "for _ in 1 2 3 4; do timeout 60 python -c 'while True: pass' & pids+=($!); done"
+    ended = 'kill "${pids[@]}"; wait || true'
+    tested = "pytest -q test_orders.py"
+    folder.step("the same while four processes spin", tested, f"{spinning}\n{tested}\n{ended}")
 
 
 def from_a_clone(folder: EmptyFolder) -> None:
@@ -151,14 +174,14 @@ def from_a_clone(folder: EmptyFolder) -> None:
 
 
 def cpu_cell(step: Step) -> str:
-    """What Spark's processes use is not told to who started them."""
-    return "-" if step.starts_spark else f"{step.cpu_seconds:.1f} s"
+    return f"{step.cpu_seconds:.1f} s" if step.has_cpu_seconds else "-"
 
 
 def told(steps: list[Step]) -> str:
     rows = [f"| {step.title} | {step.seconds:.1f} s | {cpu_cell(step)} |" for step in steps]
-    wall, cpu = sum(step.seconds for step in steps), sum(step.cpu_seconds for step in steps)
-    all_cpu = "-" if any(step.starts_spark for step in steps) else f"**{cpu:.1f} s**"
+    wall = sum(step.seconds for step in steps)
+    cpu = sum(step.cpu_seconds for step in steps if step.has_cpu_seconds)
+    all_cpu = "-" if any(step.typed.startswith("make run") for step in steps) else f"**{cpu:.1f} s**"
     head = "| step | took | CPU |\n|---|---|---|"
     parts = ["\n".join([head, *rows, f"| **together** | **{wall:.1f} s** | {all_cpu} |"])]
     for step in steps:
@@ -172,13 +195,15 @@ def told(steps: list[Step]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments not in ([], ["--no-clone"]):
+    has_wheel = len(arguments) == 2 and arguments[0] == "--wheel"
+    if arguments not in ([], ["--no-clone"]) and not has_wheel:
         print(__doc__, file=sys.stderr)
         return 2
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
+        wheel = Path(arguments[1]).resolve() if has_wheel else build_wheel(Path(place, "wheel"))
         minute = EmptyFolder(Path(place))
-        first_minute(minute)
+        first_minute(minute, wheel)
     if arguments:
         former = _CLONE.search(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else None
         clone = former[1].strip() if former else "Not run yet."
@@ -190,6 +215,7 @@ def main(arguments: list[str]) -> int:
     document = TEXT.format(
         digest=readme_digest(),
         load=load,
+        megabytes=minute.megabytes,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         cores=os.cpu_count(),
         python=platform.python_version(),
