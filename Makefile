@@ -1,6 +1,6 @@
 # Every target makes its own set-up: .venv, the pinned requirements, Java. Nothing but Python 3.11+ is presumed.
 .DEFAULT_GOAL := help
-.PHONY: help run console quick test test-oldest-spark check lint types imports docs fuzz bench clean requirements supply-chain env env-dev env-bench env-audit java test-programs torture spark-kills
+.PHONY: help run console quick test test-oldest-spark check lint types imports docs fuzz bench clean requirements supply-chain env env-dev env-bench env-audit java test-programs torture spark-kills wheel
 
 BIN := .venv/bin
 TESTS ?= tests
@@ -15,6 +15,9 @@ run: env java ## the whole story: write a change stream, stream and compact it o
 
 console: env ## the page in the browser, on the directory that `make run` left (DATA=path for another)
 	@$(BIN)/duralog console $(DATA)
+
+wheel: ## a wheel with the kernels' machine code, in dist: takes a C compiler and Python's headers
+	@DURALOG_WHEEL=machine-code python3 -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist
 
 quick: env-dev ## unit tests of all layers, without the slow ones: no Java, no browser
 	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) --quick
