@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from duralog import __version__
+from duralog.cli.acl.command import acl_app
 from duralog.cli.bench.command import bench
 from duralog.cli.compact.command import compact
 from duralog.cli.completion import ASKED, answer_shell, completion
@@ -71,6 +72,7 @@ app.add_typer(topic_app, rich_help_panel=TALK)
 app.add_typer(group_app, rich_help_panel=TALK)
 app.add_typer(config_app, rich_help_panel=TALK)
 app.add_typer(user_app, rich_help_panel=TALK)
+app.add_typer(acl_app, rich_help_panel=TALK)
 app.command(rich_help_panel=LOOK)(dump)
 app.command(rich_help_panel=LOOK)(lookup)
 app.command(rich_help_panel=LOOK)(stats)

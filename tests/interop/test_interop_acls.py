@@ -105,6 +105,9 @@ DIFFERENT = {
     "committed_leader_epoch",
     "current_leader",
     "topic_id",
+    "current_voters",
+    "observers",
+    "nodes",
 }
 """Fields that depend on the server or on the moment. Whether a topic has an id is compared."""
 
@@ -394,6 +397,7 @@ REQUESTS: dict[int, list[dict[str, Any]]] = {
             "validate_only": True,
         }
     ],
+    34: [{"dirs": [{"path": "/nowhere", "topics": [{"name": each, "partitions": [0]} for each in NAMES]}]}],
     35: [{"topics": None}],
     37: [
         {
@@ -403,21 +407,43 @@ REQUESTS: dict[int, list[dict[str, Any]]] = {
         }
     ],
     42: [{"groups_names": ["nothing", "other"]}],
+    43: [
+        {"election_type": 0, "topic_partitions": [{"topic": each, "partitions": [0]} for each in NAMES], "timeout": 1}
+    ],
     44: [{"resources": [{**each, "configs": []} for each in RESOURCES], "validate_only": True}],
+    45: [
+        {
+            "timeout": 1000,
+            "topics": [{"name": each, "partitions": [{"partition_index": 0, "replicas": None}]} for each in NAMES],
+        }
+    ],
+    46: [{"timeout": 1000, "topics": None}],
     47: [
         {"group_id": group, "topics": topics_with("partitions", {"partition_index": 0})}
         for group in ("bobs", "other", "carols")
     ],
-    34: [{"dirs": [{"path": "/nowhere", "topics": [{"name": each, "partitions": [0]} for each in NAMES]}]}],
-    43: [{"topic_partitions": [{"topic": each, "partitions": [0]} for each in NAMES], "timeout": 10_000}],
-    45: [{"timeout": 10_000, "topics": [{"name": each, "partitions": [CANCELLED]} for each in NAMES]}],
-    46: [{"timeout": 10_000, "topics": None}],
     48: [{"components": [], "strict": False}],
-    49: [{"entries": [{"entity": [{"entity_type": "user", "entity_name": "x"}], "ops": []}], "validate_only": True}],
-    50: [{"users": [{"name": "bob"}]}],
-    51: [{"deletions": [], "upsertions": []}],
-    55: [{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 1}]}]}],
-    57: [{"timeout": 10_000, "feature_updates": []}],
+    49: [
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "bob"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1e6, "remove": False}],
+                }
+            ],
+            "validate_only": True,
+        }
+    ],
+    50: [{"users": None}],
+    51: [{"deletions": [{"name": "bob", "mechanism": 1}], "upsertions": []}],
+    55: [{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}],
+    57: [
+        {
+            "timeout": 1000,
+            "feature_updates": [{"feature": "group.version", "max_version_level": 1, "upgrade_type": 1}],
+            "validate_only": True,
+        }
+    ],
     60: [{"include_cluster_authorized_operations": True}],
     61: [{"topics": [{"name": each, "partition_indexes": [0]} for each in NAMES]}],
     65: [{"transactional_ids": ["bobs", "other"]}],
@@ -434,7 +460,7 @@ REQUESTS: dict[int, list[dict[str, Any]]] = {
         for group, names in (("bobs", None), ("other", None), ("bobs", ["bobs", "other"]), ("carols", ["other"]))
     ],
     69: [{"group_ids": ["bobs", "other"], "include_authorized_operations": True}],
-    74: [{"resource_types": [4]}],
+    74: [{"resource_types": []}],
     75: [
         {"topics": [{"name": each} for each in NAMES], "response_partition_limit": 10, "cursor": None},
         {"topics": [], "response_partition_limit": 10, "cursor": None},

@@ -227,9 +227,11 @@ class Broker:
         )
         opened.callback(log.close)
         listeners = {id(node): name for name, node in zip(self.addresses, self._nodes, strict=True)}
-        return AuditRecorder(
-            log, lambda request: self.apis[request.api_key].name, lambda request: listeners.get(id(request.node))
+        recorder = AuditRecorder(
+            log, lambda request: self.apis[request.api_key].name, lambda node: listeners.get(id(node))
         )
+        self.server.on_login_failure = recorder.login_failed
+        return recorder
 
     def _warn_of_stored_configs(self) -> None:
         """Log the configs in the cluster metadata that have no effect, and how to reset them."""

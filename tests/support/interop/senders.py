@@ -54,7 +54,7 @@ def kafka_client(server: KafkaServer, name: str) -> RawClient:
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
-            client = RawClient(*server.address)
+            client = RawClient(*server.address, seconds=15)
             break
         except ConnectionError:
             if time.monotonic() > deadline or not server.is_running:
@@ -68,7 +68,7 @@ def kafka_client(server: KafkaServer, name: str) -> RawClient:
 
 def duralog_client(broker: Broker, name: str) -> RawClient:
     """A client of a broker that runs in this process, under this name."""
-    client = RawClient("127.0.0.1", broker.address.port)
+    client = RawClient("127.0.0.1", broker.address.port, seconds=15)
     client.ask(API_VERSIONS, 0)
     # The newest: the request above was answered, so it has been accepted.
     broker.server.connections[-1].principal = Principal(name)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from duralog.broker.audit.log import AuditLog
 from duralog.broker.wire import error_codes
-from duralog.broker.wire.request import Request
+from duralog.broker.wire.request import Node, Request
 from duralog.storage.metadata.acls import Operation, ResourceType
 
 _NAMES = {
@@ -42,7 +42,7 @@ class AuditRecorder:
     """Any thread may use it."""
 
     def __init__(
-        self, log: AuditLog, api_name: Callable[[Request], str], listener: Callable[[Request], str | None]
+        self, log: AuditLog, api_name: Callable[[Request], str], listener: Callable[[Node | None], str | None]
     ) -> None:
         self.log = log
         self._api_name = api_name
@@ -64,18 +64,11 @@ class AuditRecorder:
         entry["result"] = f"{ResourceType(resource_type).name}_AUTHORIZATION_FAILED"
         self.log.write(entry)
 
-    def login_failed(self, *, host: str, listener: str | None, principal: str | None, detail: str) -> None:
-        """For what authenticates clients. `detail` names the mechanism and the reason, and no secret."""
-        self.log.write(
-            {
-                "event": "login failure",
-                "principal": principal,
-                "host": host,
-                "listener": listener,
-                "result": "SASL_AUTHENTICATION_FAILED",
-                "detail": detail,
-            }
-        )
+    def login_failed(self, host: str, node: Node | None, reason: str) -> None:
+        """A client that could not log in. The reason names the mechanism, and no secret."""
+        entry = {"event": "login failure", "principal": None, "host": host, "client_id": None}
+        entry |= {"listener": self._listener(node), "result": "SASL_AUTHENTICATION_FAILED", "detail": reason}
+        self.log.write(entry)
 
     def _entry(self, event: str, request: Request) -> dict[str, object]:
         return {
@@ -83,6 +76,6 @@ class AuditRecorder:
             "principal": str(request.principal),
             "host": request.client_host,
             "client_id": request.client_id,
-            "listener": self._listener(request),
+            "listener": self._listener(request.node),
             "api": self._api_name(request),
         }

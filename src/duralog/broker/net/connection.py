@@ -62,7 +62,7 @@ class ConnectionOwner(Protocol):
 
     def wait_for_room(self, connection: Connection) -> None: ...
 
-    def report_closed(self, kind: str, host: str, reason: str) -> None: ...
+    def report_closed(self, kind: str, host: str, reason: str, node: Node | None = None) -> None: ...
 
     def forget(self, connection: Connection) -> None: ...
 
@@ -425,7 +425,7 @@ class Connection:
             return
         self.is_closed = True
         if kind is not None:
-            self._server.report_closed(kind, self.client_host, reason)
+            self._server.report_closed(kind, self.client_host, reason, self.node)
         if self._login_deadline is not None:
             self._login_deadline.cancel()
         self._server.forget(self)

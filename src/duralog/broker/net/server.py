@@ -45,6 +45,7 @@ _RELOAD_MS = 5_000
 """How often the files of certificates are checked for changes."""
 _KEPT_DESCRIPTORS = 256
 """Descriptors reserved for the files of the store, or an eighth of all if that is less."""
+_LOGIN_FAILURES = ("log-in", "TLS handshake")
 _IPV4_IN_IPV6 = "::ffff:"
 """The prefix of an IPv4 address on a dual-stack socket."""
 
@@ -103,6 +104,8 @@ class Server:
         self._last_number = 0
         self._waiting_for_room: dict[int, Connection] = {}
         self._listeners: list[socket.socket] = []
+        self.on_login_failure: Callable[[str, Node | None, str], None] | None = None
+        """Called with the host, this node by its listener, if it is known, and the reason."""
         self._is_stopping = False
 
     @property
@@ -309,8 +312,10 @@ class Server:
             else:
                 connection.close("idle", f"nothing was heard from it for {idle_ms} ms")
 
-    def report_closed(self, kind: str, host: str, reason: str) -> None:
+    def report_closed(self, kind: str, host: str, reason: str, node: Node | None = None) -> None:
         self.closed[kind] += 1
+        if kind in _LOGIN_FAILURES and self.on_login_failure is not None:
+            self.on_login_failure(host, node, reason)
         self._log_lines.warn(f"closed {kind}", f"the connection from {host} is closed: {reason}")
 
     def forget(self, connection: Connection) -> None:
