@@ -434,7 +434,7 @@ REQUESTS: dict[int, list[dict[str, Any]]] = {
             "validate_only": True,
         }
     ],
-    50: [{"users": None}],
+    50: [{"users": []}],  # Kafka answers null with nothing at all.
     51: [{"deletions": [{"name": "bob", "mechanism": 1}], "upsertions": []}],
     55: [{"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}],
     57: [

@@ -95,7 +95,10 @@ def _in_order(amends: Sequence[Amend]) -> Amend:
     return amend
 
 
-def on_cluster(*operations: Operation) -> Rule:
+_NEEDED = "Request {api} needs {operation} permission."
+
+
+def on_cluster(*operations: Operation, text: str | None = _NEEDED) -> Rule:
     """One of the operations on the cluster, or the whole request is refused."""
 
     def check(guard: Guard, api: Api, request: Request) -> Fields | None:
@@ -105,8 +108,8 @@ def on_cluster(*operations: Operation) -> Rule:
             return None
         if authorizer.allows(request, last, ResourceType.CLUSTER, CLUSTER_NAME):
             return None
-        text = f"Request {api.name} needs {last.name} permission."
-        return api.refuse(request, codes.CLUSTER_AUTHORIZATION_FAILED, text)
+        reason = None if text is None else text.format(api=api.name, operation=last.name)
+        return api.refuse(request, codes.CLUSTER_AUTHORIZATION_FAILED, reason)
 
     return check
 

@@ -66,11 +66,15 @@ def _response(number: int, fault: Fault) -> Fields:
 
 
 def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    fault = Fault(error_code, message)
     return {
         "allow_replication_factor_change": _is_change_allowed(request),
         "error_code": error_code,
         "error_message": message,
-        "responses": [],
+        "responses": [
+            {"name": topic.name, "partitions": [_response(each.partition_index, fault) for each in topic.partitions]}
+            for topic in request.message.topics
+        ],
     }
 
 

@@ -1,0 +1,221 @@
+"""The gate in front of the handlers: every API has a rule, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from duralog.broker.audit.changes import CHANGES
+from duralog.broker.audit.log import read_last
+from duralog.broker.authorization.authorizer import Authorizer
+from duralog.broker.authorization.gate import Gate
+from duralog.broker.authorization.rules import RULES
+from duralog.broker.broker import Broker
+from duralog.broker.handlers import load_apis
+from duralog.broker.wire.principal import Principal
+from duralog.broker.wire.request import Request
+from duralog.config import BrokerConfig
+from duralog.config.server_settings import STANDARD_AUTHORIZER
+from duralog.errors import InvalidConfig, StorageError
+from duralog.format import record_batch
+from duralog.format.record import Record
+from duralog.storage.metadata.acls import Acl, Operation, PatternType, Permission, ResourceType
+from tests.support.broker.raw_client import RawClient
+
+PRODUCE, FETCH, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 19, 20
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, HEARTBEAT = 29, 30, 31, 68
+REFUSED = 29
+SECURITY_DISABLED = 54
+ANYTHING = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+READER = Acl(ResourceType.TOPIC, "seen", PatternType.LITERAL, "User:ana", "*", Operation.READ, Permission.ALLOW)
+
+
+def creation(acl: Acl) -> dict[str, object]:
+    fields: dict[str, object] = acl._asdict()
+    pattern_type = fields.pop("pattern_type")
+    return {**fields, "resource_pattern_type": pattern_type}
+
+
+def test_every_api_has_a_rule() -> None:
+    assert {api.name for api in load_apis().values()} <= RULES.keys()
+    assert CHANGES.keys() <= RULES.keys()
+
+
+def test_without_authorizer_and_audit_log_no_handler_is_wrapped() -> None:
+    gate = Gate(None, None)
+    for api in load_apis().values():
+        assert gate(api, api.handle) is api.handle
+
+
+class TestWithoutAuthorizer:
+    def test_acls_are_answered_as_disabled(self, client: RawClient) -> None:
+        assert client.ask(DESCRIBE_ACLS, 3, ANYTHING).error_code == SECURITY_DISABLED
+        (created,) = client.ask(CREATE_ACLS, 3, {"creations": [creation(READER)]}).results
+        assert created.error_code == SECURITY_DISABLED
+        (deleted,) = client.ask(DELETE_ACLS, 3, {"filters": [ANYTHING]}).filter_results
+        assert deleted.error_code == SECURITY_DISABLED
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"authorizer.class.name": "com.example.Own"}, {"super.users": "root"}, {"super.users": "User:a;b"}],
+)
+def test_what_cannot_be_configured(values: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfig):
+        BrokerConfig.of(values)
+
+
+@pytest.fixture
+def audit_file(tmp_path: Path) -> Path:
+    return tmp_path / "audit.log"
+
+
+@pytest.fixture
+def secured(tmp_path: Path, audit_file: Path) -> Iterator[Broker]:
+    config = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+        "duralog.audit.log.file": str(audit_file),
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 1,
+    }
+    with Broker(str(tmp_path / "data"), config=BrokerConfig.of(config)) as broker:
+        yield broker.start()
+
+
+@pytest.fixture
+def connected(secured: Broker) -> Iterator[Callable[[str], RawClient]]:
+    clients: list[RawClient] = []
+
+    def connect(name: str) -> RawClient:
+        client = RawClient("127.0.0.1", secured.address.port)
+        clients.append(client)
+        client.ask(18, 0)
+        secured.server.connections[-1].principal = Principal(name)
+        return client
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+def create(client: RawClient, *names: str) -> None:
+    topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
+    assert all(
+        each.error_code == 0 for each in client.ask(CREATE_TOPICS, 7, {"topics": topics, "timeout": 9000}).topics
+    )
+
+
+def fetch(
+    client: RawClient, *names: str, session: tuple[int, int] = (0, -1), forgotten: bool = False
+) -> dict[str, int]:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    asked = {
+        "replica_id": -1,
+        "max_wait": 0,
+        "min_bytes": 0,
+        "max_bytes": 1000,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [] if forgotten else [{"topic": name, "partitions": [partition]} for name in names],
+    }
+    answer = client.ask(FETCH, 11, asked)
+    return {topic.topic: topic.partitions[0].error_code for topic in answer.responses} | {"session": answer.session_id}
+
+
+def test_a_change_of_the_entries_counts_at_once(connected: Callable[[str], RawClient]) -> None:
+    admin, ana = connected("ANONYMOUS"), connected("ana")
+    create(admin, "seen", "hidden")
+    assert fetch(ana, "seen", "hidden", "missing") == {"seen": 29, "hidden": 29, "missing": 29, "session": 0}
+    admin.ask(CREATE_ACLS, 3, {"creations": [creation(READER)]})
+    assert fetch(ana, "seen", "hidden") == {"seen": 0, "hidden": 29, "session": 0}
+    assert [topic.name for topic in ana.ask(METADATA, 9, {"topics": None}).topics] == ["seen"]
+    admin.ask(DELETE_ACLS, 3, {"filters": [ANYTHING]})
+    assert fetch(ana, "seen") == {"seen": 29, "session": 0}
+
+
+def test_a_fetch_session_does_not_outlive_the_permission(connected: Callable[[str], RawClient]) -> None:
+    admin, ana = connected("ANONYMOUS"), connected("ana")
+    create(admin, "seen")
+    admin.ask(CREATE_ACLS, 3, {"creations": [creation(READER)]})
+    first = fetch(ana, "seen", session=(0, 0))
+    assert first.pop("seen") == 0
+    assert first["session"]
+    admin.ask(DELETE_ACLS, 3, {"filters": [ANYTHING]})
+    assert fetch(ana, session=(first["session"], 1), forgotten=True)["seen"] == REFUSED
+
+
+def test_produce_serves_what_is_allowed(connected: Callable[[str], RawClient]) -> None:
+    admin, ana = connected("ANONYMOUS"), connected("ana")
+    create(admin, "seen", "hidden")
+    writer = READER._replace(operation=Operation.WRITE)
+    admin.ask(CREATE_ACLS, 3, {"creations": [creation(writer)]})
+    batch = record_batch.encode([Record(key=b"k", value=b"v", timestamp_ms=1)])
+    data = [{"name": name, "partition_data": [{"index": 0, "records": batch}]} for name in ("seen", "hidden")]
+    answer = ana.ask(PRODUCE, 9, {"acks": -1, "timeout": 9000, "topic_data": data})
+    assert {each.name: each.partition_responses[0].error_code for each in answer.responses} == {"seen": 0, "hidden": 29}
+
+
+def test_entries_survive_a_restart(tmp_path: Path) -> None:
+    config = BrokerConfig.of({"authorizer.class.name": STANDARD_AUTHORIZER})
+    with Broker(str(tmp_path / "data"), config=config) as broker:
+        broker.store.create_acls([READER, READER])
+        broker.store.create_acls([READER])
+    with Broker(str(tmp_path / "data"), config=config) as broker:
+        assert list(broker.store.acls) == [READER]
+
+
+def test_the_audit_log_has_changes_and_refusals(
+    secured: Broker, connected: Callable[[str], RawClient], audit_file: Path
+) -> None:
+    admin, ana = connected("ANONYMOUS"), connected("ana")
+    create(admin, "seen")
+    admin.ask(CREATE_ACLS, 3, {"creations": [creation(READER)]})
+    ana.ask(DELETE_TOPICS, 3, {"topic_names": ["seen"], "timeout": 9000})
+    secured.stop()
+    entries = list(reversed(read_last(audit_file, 10)))
+    assert [(each["event"], each["principal"], each["api"], each["result"]) for each in entries] == [
+        ("change", "User:ANONYMOUS", "CreateTopics", "NONE"),
+        ("change", "User:ANONYMOUS", "CreateAcls", "NONE"),
+        ("refusal", "User:ana", "DeleteTopics", "TOPIC_AUTHORIZATION_FAILED"),
+    ]
+    assert {each["listener"] for each in entries} == {"PLAINTEXT"}
+    assert {each["client_id"] for each in entries} == {"test"}
+    assert audit_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_broker_does_not_start_without_its_audit_log(tmp_path: Path) -> None:
+    config = BrokerConfig.of({"duralog.audit.log.file": str(tmp_path / "nowhere" / "audit.log")})
+    with pytest.raises(StorageError, match="audit log"), Broker(str(tmp_path / "data"), config=config):
+        pass
+
+
+def request_of(name: str) -> Request:
+    return Request(0, 0, 0, "test", None, memoryview(b""), principal=Principal(name))
+
+
+class TestDecisions:
+    def test_the_cache_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("duralog.broker.authorization.authorizer._MOST_DECISIONS", 10)
+        authorizer = Authorizer(lambda: [READER])
+        for number in range(100):
+            assert not authorizer.allows(request_of("ana"), Operation.READ, ResourceType.TOPIC, f"topic-{number}")
+            assert len(authorizer._decisions) <= 10
+        assert authorizer.allows(request_of("ana"), Operation.READ, ResourceType.TOPIC, "seen")
+
+    def test_refusals_are_reported_and_what_is_hidden_is_not(self) -> None:
+        reported: list[tuple[int, int, str]] = []
+        authorizer = Authorizer(lambda: [READER], on_refusal=lambda _, *what: reported.append(what))
+        assert not authorizer.allows(request_of("eve"), Operation.READ, ResourceType.TOPIC, "seen")
+        assert not authorizer.shows(request_of("eve"), Operation.DESCRIBE, ResourceType.TOPIC, "seen")
+        assert reported == [(Operation.READ, ResourceType.TOPIC, "seen")]
