@@ -18,7 +18,7 @@ the names. Only the loop's thread uses an authorizer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from duralog.broker.wire.principal import Principal
 from duralog.broker.wire.request import Request
@@ -91,12 +91,21 @@ class Authorizer:
         self._on_refusal = on_refusal
         self._decisions: dict[_Key, bool] = {}
         self._indexes: dict[int, _Index] = {}
+        self.writable: dict[tuple[int, str, int], set[bytes]] = {}
+        """Topics that a sender may write to, as its Produce requests of a version name them: see `remember_writable`.
+
+        By the identity of the principal, its host and the version: Produce is too frequent for more than one lookup.
+        """
+        self._remembered: list[Principal] = []
+        """Those of `writable`, so that no other principal gets the identity of one."""
+        self._writable_left = _MOST_DECISIONS
         self.refresh()
 
     def refresh(self) -> None:
         """The entries have changed."""
         self._decisions = {}
         self._indexes = {}
+        self._forget_writable()
         for acl in self.acls():
             index = self._indexes.setdefault(acl.resource_type, _Index())
             names = index.literal if acl.pattern_type == PatternType.LITERAL else index.prefixed
@@ -114,6 +123,22 @@ class Authorizer:
         if not decision and self._on_refusal is not None:
             self._on_refusal(request, operation, resource_type, name)
         return decision
+
+    def remember_writable(self, request: Request, topics: Collection[bytes]) -> None:
+        """The sender may write to these topics: its next request need not ask again, until the entries change."""
+        self._writable_left -= len(topics) + 1
+        if self._writable_left < 0:
+            self._forget_writable()
+        key = (id(request.principal), request.client_host, request.version)
+        if key not in self.writable:
+            self.writable[key] = set()
+            self._remembered.append(request.principal)
+        self.writable[key].update(topics)
+
+    def _forget_writable(self) -> None:
+        self.writable.clear()
+        self._remembered.clear()
+        self._writable_left = _MOST_DECISIONS
 
     def shows(self, request: Request, operation: int, resource_type: int, name: str) -> bool:
         """The same, for what is left out of an answer without an error: nothing is reported."""

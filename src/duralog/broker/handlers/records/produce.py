@@ -29,8 +29,12 @@ _WRITE, _TOPIC = int(Operation.WRITE), int(ResourceType.TOPIC)
 
 def handle(appends: ProducerAppends, authorizer: Authorizer | None, request: Request) -> Answer:
     asked = parse(request.body, request.version)
-    if authorizer is not None and (refused := refused_writes(authorizer, appends, request, asked)):
-        return CheckedProduce(appends, request, asked, refused).run()
+    if authorizer is not None:
+        known = authorizer.writable.get((id(request.principal), request.client_host, request.version))
+        if known is None or asked.transactional_id is not None or not known.issuperset(asked.topics):
+            refused = refused_writes(authorizer, appends, request, asked)
+            if refused:
+                return CheckedProduce(appends, request, asked, refused).run()
     ordinary = ordinary_appends(appends.partitions, request.version, asked)
     if ordinary is not None:
         return append_ordinary(appends, request, asked, ordinary)
@@ -54,10 +58,14 @@ def refused_writes(
         authorizer.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         return dict.fromkeys(asked.topics, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refused: dict[bytes, int] = {}
+    allowed: list[bytes] = []
     for topic in asked.topics:
         name = appends.topic_name(topic, is_id=is_id)
         if name is not None and not authorizer.allows(request, _WRITE, _TOPIC, name):
             refused[topic] = TOPIC_AUTHORIZATION_FAILED
+        elif name is not None:
+            allowed.append(topic)
+    authorizer.remember_writable(request, allowed)
     return refused
 
 
