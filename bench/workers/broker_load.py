@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.workers.broker_guard import Logins, client_settings
 from bench.workers.broker_server import BrokerUnderTest
 from bench.workers.broker_wire import TOPIC, Connection, batch_of, fetch_request, produce_request, send_all
 from bench.workers.passes import tell
@@ -38,31 +39,55 @@ class Load:
 
     # Kafka's own tools
 
-    def producer_perf(self, records: int, record_bytes: int, *properties: str) -> None:
+    def producer_perf(self, records: int, record_bytes: int, *properties: str, is_encrypted: bool = False) -> None:
+        address = self._encrypted() if is_encrypted else [f"bootstrap.servers={self.broker.bootstrap}"]
         before = self.broker.cpu_seconds
         said = self._tool(
             "ProducerPerformance",
             *("--topic", TOPIC, "--num-records", str(records), "--record-size", str(record_bytes)),
-            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={self.broker.bootstrap}", *properties),
+            *("--throughput", "-1", "--producer-props", *address, *properties),
         )
         sent, rate = _sent_and_rate(said)
         if sent != records or self._count() != records:
             raise SystemExit(f"{sent} of {records} records were sent, {self._count()} are there")
         self._tell(records / rate, self.broker.cpu_seconds - before, records)
 
-    def consumer_perf(self, records: int, record_bytes: int) -> None:
+    def consumer_perf(self, records: int, record_bytes: int, *, is_encrypted: bool = False) -> None:
         self._fill(records * record_bytes, record_bytes)
         there = self._count()
+        address = ["--bootstrap-server", self.broker.bootstrap]
+        if is_encrypted:
+            settings = self.broker.folder / "client.properties"
+            settings.write_text("\n".join(self._encrypted()))
+            address[1] = f"127.0.0.1:{self.broker.ports['SSL']}"
+            address += ["--command-config", str(settings)]
         before = self.broker.cpu_seconds
-        said = self._tool(
-            "ConsumerPerformance",
-            *("--bootstrap-server", self.broker.bootstrap, "--topic", TOPIC, "--num-records", str(there)),
-        )
+        said = self._tool("ConsumerPerformance", *address, "--topic", TOPIC, "--num-records", str(there))
         # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s
         fields = said.strip().splitlines()[-1].split(", ")
         if int(fields[4]) < there:
             raise SystemExit(f"{fields[4]} of {there} records were read")
         self._tell(int(fields[4]) / float(fields[9]), self.broker.cpu_seconds - before, int(fields[4]))
+
+    def _encrypted(self) -> list[str]:
+        return client_settings(self.broker.certificate, self.broker.ports["SSL"])
+
+    # Log-ins
+
+    def logins(self, count: int) -> None:
+        """TLS and SCRAM, one after the other."""
+        logins = Logins(f"{self.broker.certificate}.crt", self.broker.ports["SASL_SSL"])
+        for _ in range(count // _WARM_UP_PART):
+            logins.log_in()
+        before, start = self.broker.cpu_seconds, time.perf_counter()
+        for _ in range(count):
+            logins.log_in()
+        self._tell(time.perf_counter() - start, self.broker.cpu_seconds - before, count)
+
+    def latency_under_logins(self, requests: int) -> None:
+        """The latency of small requests while another process logs in 200 times a second."""
+        certificate, port = f"{self.broker.certificate}.crt", str(self.broker.ports["SASL_SSL"])
+        self._beside([sys.executable, "-m", "bench.workers.broker_guard", certificate, port], requests)
 
     def _tool(self, name: str, *arguments: str) -> str:
         with tempfile.TemporaryDirectory(prefix="duralog-bench-") as folder:
@@ -152,7 +177,9 @@ class Load:
 
     def latency_under_load(self, requests: int) -> None:
         """The same while another process writes at a steady pace."""
-        worker = [sys.executable, "-m", "bench.workers.broker_load", "paced", self.broker.bootstrap]
+        self._beside([sys.executable, "-m", "bench.workers.broker_load", "paced", self.broker.bootstrap], requests)
+
+    def _beside(self, worker: list[str], requests: int) -> None:
         paced = subprocess.Popen(worker, stdin=subprocess.DEVNULL)
         try:
             time.sleep(1.0)
@@ -275,8 +302,16 @@ LOADS: dict[str, Callable[[Load, int], None]] = {
     "latency-loaded": lambda load, n: load.latency_under_load(n),
     "produce-cpu": lambda load, n: load.produce_cpu(n),
     "fetch-cpu": lambda load, n: load.fetch_cpu(n),
+    "tls-producer": lambda load, n: load.producer_perf(n, 1000, "acks=1", "batch.size=131072", is_encrypted=True),
+    "tls-consumer": lambda load, n: load.consumer_perf(n, 1000, is_encrypted=True),
+    "logins": lambda load, n: load.logins(n),
+    "latency-logins": lambda load, n: load.latency_under_logins(n),
     "memory": lambda load, n: load.memory(n),
 }
+
+
+GUARDED = ("tls-producer", "tls-consumer", "logins", "latency-logins")
+"""The loads that need listeners with TLS."""
 
 
 def _start(name: str, folder: Path) -> None:
@@ -294,5 +329,5 @@ if __name__ == "__main__":
     if load_name == "start":
         _start(broker_name, Path(work))
     else:
-        with BrokerUnderTest(broker_name, Path(work)) as started:
+        with BrokerUnderTest(broker_name, Path(work), is_guarded=load_name in GUARDED) as started:
             LOADS[load_name](Load(started), int(amount))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.data import FOLDER
+from bench.workers.broker_guard import add_user, guarded_settings, make_certificate
 from bench.workers.broker_wire import Connection
 from oracle.kafka_jars import KAFKA_VERSION, class_path
 from oracle.kafka_process import KafkaProcess
@@ -36,16 +37,24 @@ rootLogger.appenderRef.stdout.ref = stdout
 class BrokerUnderTest(ServerProcess):
     """A running broker. The end of the block stops it, and its directory stays."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        """`folder` is the bench's own: the directory is `store` in it, made at the first start."""
+    def __init__(self, name: str, folder: Path, *, is_guarded: bool = False) -> None:
+        """`folder` is the bench's own: the directory is `store` in it, made at the first start.
+
+        With `is_guarded`, there are listeners with TLS and with SASL beside the plain one.
+        """
         super().__init__(name)
         self.name = name
         self._directory = folder.absolute() / "store"
         if not self._directory.exists() and name == KAFKA:
             shutil.copytree(_formatted(), self._directory)
-        (port,) = free_ports(1)
+        port, *guarded = free_ports(3)
         self.address = ("127.0.0.1", port)
         self.bootstrap = f"127.0.0.1:{port}"
+        self.ports = {"PLAINTEXT": port}
+        if is_guarded:
+            self.ports |= dict(zip(("SSL", "SASL_SSL"), guarded, strict=True))
+            self.certificate = make_certificate(self.folder)
+            add_user(self._directory)
         command = self._duralog() if name == DURALOG else self._kafka()
         start = time.perf_counter()
         self.start(command)
@@ -56,13 +65,21 @@ class BrokerUnderTest(ServerProcess):
         return Connection(self.address)
 
     def _duralog(self) -> Sequence[str]:
-        where = ["--data", str(self._directory), "--listen", self.bootstrap]
-        return [sys.executable, "-m", "duralog", "serve", *where, "--override", "group.initial.rebalance.delay.ms=0"]
+        settings: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
+        where = ["--data", str(self._directory)]
+        if len(self.ports) > 1:
+            settings |= guarded_settings(self.certificate, self.ports)
+        else:
+            where += ["--listen", self.bootstrap]
+        overrides = [word for name, value in settings.items() for word in ("--override", f"{name}={value}")]
+        return [sys.executable, "-m", "duralog", "serve", *where, *overrides]
 
     def _kafka(self) -> Sequence[str]:
         properties, logging = self.folder / "server.properties", self.folder / "log4j2.properties"
         (controller_port,) = free_ports(1)
         settings = server_settings(self._directory, node_id_of(self._directory), self.address[1], controller_port)
+        if len(self.ports) > 1:
+            settings |= guarded_settings(self.certificate, {**self.ports, "CONTROLLER": controller_port})
         write_properties(properties, settings)
         logging.write_text(_QUIET)
         options = ["-cp", class_path(), f"-Dlog4j2.configurationFile={logging}"]

@@ -335,6 +335,30 @@ class TestMapping:
         with pytest.raises(InvalidConfig, match=r"ssl\.principal\.mapping\.rules"):
             PrincipalMapping(rules)
 
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ([(NameOID.COMMON_NAME, "carol"), (NameOID.ORGANIZATION_NAME, "Acme, Inc.")], "O=Acme\\, Inc.,CN=carol"),
+            ([(NameOID.COMMON_NAME, 'a+b"c\\d<e>f;g=h')], 'CN=a\\+b\\"c\\\\d\\<e\\>f\\;g\\=h'),
+            ([(NameOID.COMMON_NAME, "#x")], "CN=\\#x"),
+            ([(NameOID.COMMON_NAME, " lead and trail ")], "CN=\\ lead and trail\\ "),
+            ([(NameOID.COMMON_NAME, "  ")], "CN=\\ \\ "),
+            ([(NameOID.COMMON_NAME, "Jürgen 中")], "CN=Jürgen 中"),
+            (
+                [(NameOID.EMAIL_ADDRESS, "a@b.c"), (NameOID.COMMON_NAME, "m")],
+                "CN=m,1.2.840.113549.1.9.1=#16056140622e63",
+            ),
+            (
+                [(NameOID.DOMAIN_COMPONENT, "example"), (NameOID.DOMAIN_COMPONENT, "com"), (NameOID.USER_ID, "u1")],
+                "UID=u1,DC=com,DC=example",
+            ),
+            ([(NameOID.STREET_ADDRESS, "s 1"), (NameOID.SERIAL_NUMBER, "12")], "2.5.4.5=#13023132,STREET=s 1"),
+        ],
+    )
+    def test_names_are_written_as_by_java(self, authority: Authority, name: list[Any], text: str) -> None:
+        """The texts are those of `X500Principal.getName`, of OpenJDK 17."""
+        assert subject_of(authority.sign(*name).certificate.public_bytes(Encoding.DER)) == text
+
     def test_certificates_cut_short(self, server: Signed) -> None:
 
         data = server.certificate.public_bytes(Encoding.DER)
