@@ -148,7 +148,7 @@ def with_ids(value: Any, ids: dict[str, UUID]) -> Any:
 
 def normal(value: Any) -> Any:
     if isinstance(value, dict):
-        shown = {}
+        shown: dict[str, Any] = {}
         for name, each in value.items():
             if name == "topic_id":
                 shown[name] = each is not None
@@ -214,7 +214,7 @@ def topics_with(partitions: str, partition: dict[str, Any], name: str = "name") 
     return [{name: each, partitions: [partition]} for each in NAMES]
 
 
-ANYTHING = {
+ANYTHING: dict[str, Any] = {
     "resource_type_filter": 1,
     "resource_name_filter": None,
     "pattern_type_filter": 1,
@@ -223,7 +223,7 @@ ANYTHING = {
     "operation": 1,
     "permission_type": 1,
 }
-RESOURCES = [
+RESOURCES: list[dict[str, Any]] = [
     *({"resource_type": 2, "resource_name": name} for name in NAMES),
     *({"resource_type": 32, "resource_name": name} for name in ("bobs", "other")),
     {"resource_type": 4, "resource_name": "1"},
@@ -534,7 +534,7 @@ def test_refusals_are_kafkas(sides: tuple[Side, Side], api: int, user: str) -> N
     assert not different, "\n".join(different[:4])
 
 
-ODD_ENTRIES = [
+ODD_ENTRIES: list[dict[str, Any]] = [
     {"resource_type": 4, "resource_name": "cluster"},
     {"resource_name": ""},
     {"resource_type": 1},
@@ -565,7 +565,7 @@ ODD_ENTRIES = [
     {"permission_type": 0},
     {"permission_type": 4},
 ]
-ODD_FILTERS = [
+ODD_FILTERS: list[dict[str, Any]] = [
     {},
     {"resource_type_filter": 2},
     {"resource_type_filter": 2, "resource_name_filter": "odd"},

@@ -29,10 +29,15 @@ from duralog.broker.authorization.rule_kinds import (
     whole,
 )
 from duralog.broker.authorization.topic_rules import each_topic
-from duralog.broker.configs.resources import CLIENT_METRICS_RESOURCE, LOGGER_RESOURCE
+from duralog.broker.configs.resources import LOGGER_RESOURCE
 from duralog.broker.wire.request import Api, Fields, Request
 from duralog.storage.metadata.acls import CLUSTER_NAME, Operation, ResourceType
-from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from duralog.storage.metadata.cluster_metadata import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 
 _CLUSTER_TEXT = ERROR_TEXTS[ERROR_CODES[ResourceType.CLUSTER]]
 _SEVERAL_GROUPS = 8

@@ -33,8 +33,7 @@ from duralog.storage.metadata.topics import Topic
 from duralog.storage.store import Store
 
 LOGGER_RESOURCE = 8
-CLIENT_METRICS_RESOURCE = 16
-"""Resource types by Kafka's numbers, next to those of the cluster metadata: these are not stored."""
+"""A resource type by Kafka's number, next to those of the cluster metadata: this one is not stored."""
 _HIDDEN = frozenset(
     {
         "allow.everyone.if.no.acl.found",

@@ -10,7 +10,6 @@ from typing import Any
 
 from duralog.broker.configs.loggers import logger_entries
 from duralog.broker.configs.resources import (
-    CLIENT_METRICS_RESOURCE,
     LOGGER_RESOURCE,
     all_brokers_entries,
     broker_entries,
@@ -26,7 +25,12 @@ from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
 from duralog.broker.wire.request import Answer, Api, Fields, Request
 from duralog.config.entries import Entry
-from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from duralog.storage.metadata.cluster_metadata import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from duralog.storage.metadata.topics import Topic
 
 _MALFORMED = (

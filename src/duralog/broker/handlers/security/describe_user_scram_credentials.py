@@ -34,8 +34,11 @@ def _failed(name: str, error_code: int, message: str) -> Fields:
     return {"user": name, "error_code": error_code, "error_message": message, "credential_infos": []}
 
 
-def refuse(_: Request, error_code: int, message: str | None) -> Fields:
-    return {"error_code": error_code, "error_message": message, "results": []}
+def refuse(request: Request, error_code: int, message: str | None) -> Fields:
+    # As in Kafka: an entry for each user, without its name.
+    result = {"user": "", "error_code": error_code, "error_message": message, "credential_infos": []}
+    results = [result for _ in request.message.users or ()]
+    return {"error_code": error_code, "error_message": message, "results": results}
 
 
 API = Api(50, "DescribeUserScramCredentials", 0, 0, handle, refuse)
