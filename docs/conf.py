@@ -40,6 +40,8 @@ NAVIGATION = {
         "docs/spark",
         "docs/console",
         "docs/compaction",
+        "docs/durability",
+        "docs/reliability",
         "docs/recovery",
         "docs/scale",
     ],

@@ -59,7 +59,6 @@ class Progress:
         self.acknowledged = 0
         self.longest_stall_seconds = 0.0
         self._last = time.monotonic()
-        self._is_paused = False
 
     def try_one(self) -> None:
         with self._lock:

@@ -172,6 +172,7 @@ def no_threads(stage: Stage) -> None:
         stage.wait(0.1, 1)
     except NotStarted:
         stage.count("starts that failed")
+        stage.start()
     stage.interposer.work()
     stage.count("exhaustions of threads")
 

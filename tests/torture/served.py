@@ -31,7 +31,8 @@ class Served:
         (self._reserved,) = reserved_ports(1)
         self.address = f"127.0.0.1:{self._reserved.getsockname()[1]}"
         self._process: subprocess.Popen[bytes] | None = None
-        self.starts = self.slowest_start_seconds = 0
+        self.starts = 0
+        self.slowest_start_seconds = 0.0
 
     def start(self, configs: Mapping[str, object]) -> None:
         self._ready.unlink(missing_ok=True)
@@ -49,6 +50,7 @@ class Served:
                 raise NotStarted(f"exit code {code}: {self.end_of_log}")
             time.sleep(0.02)
         self.starts += 1
+        self.slowest_start_seconds = max(self.slowest_start_seconds, time.monotonic() - began)
 
     @property
     def is_running(self) -> bool:

@@ -1,18 +1,30 @@
-"""A sample of `make torture`: system calls that fail, kills and mutated frames for a few seconds."""
+"""A sample of `make torture`: system calls that fail, mutated frames and kills for a few seconds."""
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from tests.torture.campaign import Campaign
-from tests.torture.rounds import failing_calls, mutated_frames
+from tests.torture.interposer import is_available
+from tests.torture.rounds import Stage, mutated_frames
+
+FAILING = {"write": 0.02, "short write": 0.1, "read": 0.02, "open": 0.02}
+
+
+def some_failing_calls(stage: Stage) -> None:
+    if stage.interposer is not None:
+        stage.interposer.fail(errno.EIO, FAILING)
+        stage.wait(1, 1)
 
 
 @pytest.mark.slow
 def test_what_was_acknowledged_is_there(tmp_path: Path) -> None:
-    report = Campaign(tmp_path, seed=7).run(8, (failing_calls, mutated_frames))
+    report = Campaign(tmp_path, seed=7).run(1, (some_failing_calls, mutated_frames))
     assert report.is_clean, "\n".join(report.lines())
     assert report.acknowledged > 0
     assert report.counts["kills"] > 0
+    assert report.counts["mutated frames"] > 0
+    assert bool(report.failed_calls) == is_available()
