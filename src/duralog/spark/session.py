@@ -84,7 +84,7 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(DuralogDataSource)
     except AnalysisException as error:
-        # Spark 4.0 and 4.1 refuse to register what they have found by themselves.
+        # Spark 4.0 refuses to register what it has found by itself.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 
