@@ -230,7 +230,6 @@ RESOURCES: list[dict[str, Any]] = [
     {"resource_type": 8, "resource_name": "1"},
 ]
 COMMIT = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
-CANCELLED = {"partition_index": 0, "replicas": None}
 REQUESTS: dict[int, list[dict[str, Any]]] = {
     0: [
         {
