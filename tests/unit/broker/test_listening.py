@@ -162,7 +162,6 @@ class TestSettings:
     @pytest.mark.parametrize(
         "properties",
         [
-            b"authorizer.class.name=x",
             b"config.providers=file",
             b"remote.log.storage.system.enable=true",
             b"create.topic.policy.class.name=x",

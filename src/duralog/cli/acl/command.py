@@ -192,9 +192,9 @@ def list_acls(
             is_cluster=cluster,
             pattern=pattern,
         )
-        filters = [
-            each._replace(principal=name) for each in filters_of(choice, "any") for name in (principal or [None])
-        ]
+        filters = filters_of(choice, "any")
+        if principal:
+            filters = [each._replace(principal=name) for each in filters for name in principal]
         with _opened(place, read_only=True, quiet=quiet) as acls:
             found = dict.fromkeys(acl for each in filters for acl in acls.find(each))
         output = standard_output(as_json=as_json, quiet=quiet)
