@@ -306,7 +306,7 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("setting", "reason"),
         [
-            ("authorizer.class.name=com.example.Own", "empty or org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+            ("authorizer.class.name=com.example.Own", "empty or org.apache.kafka.metadata.authorizer.Standard"),
             ("super.users=root", "of the form User:NAME;User:NAME"),
             ("listeners=SSL://127.0.0.1:0", "a TLS listener needs listener.name.ssl.ssl.keystore.location"),
             ("listeners=PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:1", "does not say what SECOND is"),
