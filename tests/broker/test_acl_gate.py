@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from duralog.format import record_batch
 from duralog.format.record import Record
 from duralog.storage.metadata.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tests.support.broker.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 PRODUCE, FETCH, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 19, 20
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, HEARTBEAT = 29, 30, 31, 68
@@ -164,6 +166,27 @@ def test_produce_serves_what_is_allowed(connected: Callable[[str], RawClient]) -
     data = [{"name": name, "partition_data": [{"index": 0, "records": batch}]} for name in ("seen", "hidden")]
     answer = ana.ask(PRODUCE, 9, {"acks": -1, "timeout": 9000, "topic_data": data})
     assert {each.name: each.partition_responses[0].error_code for each in answer.responses} == {"seen": 0, "hidden": 29}
+
+
+def test_a_pattern_subscribes_to_topics_that_are_seen(secured: Broker, connected: Callable[[str], RawClient]) -> None:
+    admin, ana = connected("ANONYMOUS"), connected("ana")
+    create(admin, "seen", "hidden")
+    group = READER._replace(resource_type=ResourceType.GROUP, resource_name="g")
+    admin.ask(CREATE_ACLS, 3, {"creations": [creation(READER), creation(group)]})
+    assert admin.ask(10, 3, {"key": "g", "key_type": 0}).error_code == 0
+    member = {
+        "group_id": "g",
+        "member_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "member_epoch": 0,
+        "rebalance_timeout": 1000,
+        "subscribed_topic_names": [],
+        "subscribed_topic_regex": ".*",
+        "topic_partitions": [],
+    }
+    assert ana.ask(HEARTBEAT, 1, member).error_code == 0
+    consumer_group: Any = secured.groups.by_id["g"]
+    wait_until(lambda: ".*" in consumer_group.resolved_regexes)
+    assert consumer_group.resolved_regexes[".*"].topics == {"seen"}
 
 
 def test_entries_survive_a_restart(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ class Bench:
             log_lines=LogLines(logging.getLogger("bench"), lambda: self.now_ms),
         )
         self.coordinator = LogInMemory(cast(Runtime, runtime), self.topics, self.log)
-        self.parts = SimpleNamespace(runtime=runtime, topics=self.topics, groups=self.coordinator)
+        self.parts = SimpleNamespace(runtime=runtime, topics=self.topics, groups=self.coordinator, authorizer=None)
         self.coordinator.load()
 
     def restart(self) -> None:

@@ -208,6 +208,13 @@ def _principals(principal: Principal) -> tuple[str, str]:
     return str(principal), EVERYONE
 
 
+def seen_topics(authorizer: Authorizer | None, request: Request) -> Callable[[str], bool] | None:
+    """Whether the sender may describe a topic. None: it may describe all."""
+    if authorizer is None:
+        return None
+    return lambda name: authorizer.shows(request, Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
 def parse_super_users(text: str) -> list[str]:
     """The principals of `super.users`, which are divided by semicolons: a name may contain commas."""
     return [each.strip() for each in text.split(";") if each.strip()]

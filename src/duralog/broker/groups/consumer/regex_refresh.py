@@ -10,7 +10,8 @@ is there, the group's epoch is raised, and the next heartbeat assigns the new to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -58,6 +59,16 @@ class RegexRefresh:
         """Ids of groups whose patterns are being resolved."""
         self._known_topics: set[UUID] = set()
         self._version_with_new_topics = 0
+        self._sees: Callable[[str], bool] | None = None
+
+    @contextmanager
+    def for_sender(self, sees: Callable[[str], bool] | None) -> Iterator[None]:
+        """While a request is handled: patterns match the topics that its sender may see, as in Kafka. None: all."""
+        self._sees = sees
+        try:
+            yield
+        finally:
+            self._sees = None
 
     def loaded(self) -> None:
         topics = self._topics
@@ -118,7 +129,8 @@ class RegexRefresh:
     def resolve(self, group: ConsumerGroup, now_ms: int) -> None:
         """Resolve all patterns of the group on a worker thread."""
         group_id, patterns = group.group_id, group.regexes
-        names = [topic.name for topic in self._topics.all()]
+        sees = self._sees
+        names = [topic.name for topic in self._topics.all() if sees is None or sees(topic.name)]
         version = self._metadata_version()
         self._under_way.add(group_id)
 

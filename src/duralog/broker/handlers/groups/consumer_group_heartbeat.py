@@ -5,6 +5,7 @@ Version 1: the client chooses its member id, and may subscribe by a regular expr
 
 from __future__ import annotations
 
+from duralog.broker.authorization.authorizer import Authorizer, seen_topics
 from duralog.broker.groups.consumer.heartbeat_request import read_heartbeat
 from duralog.broker.groups.consumer.member import LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from duralog.broker.groups.consumer.target_assignment import offered_assignors
@@ -15,7 +16,7 @@ from duralog.broker.wire.error_codes import UNSUPPORTED_VERSION
 from duralog.broker.wire.request import Api, Fields, Request
 
 
-def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Fields:
+def handle(runtime: Runtime, groups: GroupCoordinator, authorizer: Authorizer | None, request: Request) -> Fields:
     if not groups.consumer_groups.is_enabled:
         return refuse(request, UNSUPPORTED_VERSION, None)
     try:
@@ -23,7 +24,8 @@ def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Fiel
         groups.log.check_ready(asked.group_id)
         if asked.epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return groups.consumer_groups.leave(asked)
-        return groups.consumer_groups.heartbeat(asked)
+        with groups.consumer_groups.regexes.for_sender(seen_topics(authorizer, request)):
+            return groups.consumer_groups.heartbeat(asked)
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)
 

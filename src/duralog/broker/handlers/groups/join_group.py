@@ -7,6 +7,7 @@ skip the assignment.
 
 from __future__ import annotations
 
+from duralog.broker.authorization.authorizer import Authorizer, seen_topics
 from duralog.broker.groups.classic.groups import JoinRequest
 from duralog.broker.groups.classic.membership import NO_MEMBER
 from duralog.broker.groups.consumer.group import ConsumerGroup
@@ -23,7 +24,7 @@ _SKIPS_ASSIGNMENT = 9
 _NO_GENERATION = -1
 
 
-def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Answer:
+def handle(runtime: Runtime, groups: GroupCoordinator, authorizer: Authorizer | None, request: Request) -> Answer:
     message = request.message
     config = runtime.config
     if not message.group_id:
@@ -35,7 +36,8 @@ def handle(runtime: Runtime, groups: GroupCoordinator, request: Request) -> Answ
         groups.log.check_ready(message.group_id)
         group = groups.by_id.get(message.group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            return joined_fields(request.version, groups.mixed_groups.join(join_request(request)))
+            with groups.consumer_groups.regexes.for_sender(seen_topics(authorizer, request)):
+                return joined_fields(request.version, groups.mixed_groups.join(join_request(request)))
         groups.classic.join(join_request(request), lambda fields: later.answer(joined_fields(request.version, fields)))
     except GroupRefusal as refusal:
         return refuse(request, refusal.error_code, refusal.message)
