@@ -14,6 +14,7 @@ import pytest
 from numba import types
 
 from duralog.kernels import crc
+from duralog.kernels.compilation.cpu import HAS_CRC_INSTRUCTION
 from duralog.kernels.compile import kernel
 from duralog.kernels.words import BYTES
 
@@ -39,7 +40,7 @@ CASTAGNOLI = [
     pytest.param(
         by_instruction,
         id="instruction",
-        marks=pytest.mark.skipif(not crc.HAS_CRC_INSTRUCTION, reason="this CPU has no CRC-32C instruction"),
+        marks=pytest.mark.skipif(not HAS_CRC_INSTRUCTION, reason="this CPU has no CRC-32C instruction"),
     ),
     pytest.param(by_tables, id="tables"),
 ]
