@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from duralog.errors import (
     InvalidTimestamp,
     InvalidTopic,
     InvalidTransactionState,
+    MissingExtra,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerFenced,
@@ -117,10 +119,18 @@ def __getattr__(name: str) -> Any:
     if name not in _LOADED_LATER:
         raise AttributeError(f"module 'duralog' has no attribute {name!r}")
     module, _, inner = _LOADED_LATER[name].partition(":")
-    with arrow_needed():
-        value = getattr(import_module(module), inner or name)
+    try:
+        with arrow_needed():
+            value = getattr(import_module(module), inner or name)
+    except MissingExtra as error:
+        # The name is there, and says what is missing when it is called.
+        return partial(_raise, error)
     globals()[name] = value
     return value
+
+
+def _raise(error: MissingExtra, *_: object, **__: object) -> None:
+    raise error
 
 
 def open(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -99,11 +100,13 @@ class Engine:
         return chosen_in(given, topics or None, partition)
 
     def announce(self, *, quiet: bool) -> None:
-        """On threads, the first call of a kernel compiles it in this process."""
+        """On threads, the first call of a kernel may compile it in this process. On Spark, PySpark must be there."""
         if not self.is_spark:
             from duralog.cli.voice.compilation import announce_compilation
 
             announce_compilation(quiet=quiet)
+        elif find_spec("pyspark") is None:
+            raise MissingExtra("to work with Spark", "PySpark", extra="spark")
 
     @contextmanager
     def workers(self) -> Iterator[Workers]:
