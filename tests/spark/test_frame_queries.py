@@ -7,6 +7,7 @@ one has asked for. The truth is the list of rows that the writer had, filtered i
 from __future__ import annotations
 
 import io
+import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
@@ -257,6 +258,31 @@ def test_one_cached_frame_in_many_queries(
     assert frame.count() == len(TRUTH)
     for condition, wanted in list(FILTERS.items())[1::6]:
         assert found(frame.where(condition)) == expected(wanted), condition
+
+
+def random_filter(chance: random.Random, depth: int = 2) -> tuple[str, Wanted]:
+    """Filters joined by `and` and `or`. Not by `not`: these count a null as false, which would come out as true."""
+    if depth == 0 or chance.random() < 0.2:
+        return chance.choice(list(FILTERS.items()))
+    (left, is_left), (right, is_right) = random_filter(chance, depth - 1), random_filter(chance, depth - 1)
+    if chance.random() < 0.5:
+        return f"({left}) and ({right})", lambda r: is_left(r) and is_right(r)
+    return f"({left}) or ({right})", lambda r: is_left(r) or is_right(r)
+
+
+def test_random_filters_of_a_frame_a_view_and_a_cached_frame(
+    spark: SparkSession, logs: str, conf: Callable[[str, str], None], request: pytest.FixtureRequest, randomised: int
+) -> None:
+    """In any order, with and without push-down: no query leaves a trace in another."""
+    spark.sql(f"create or replace temporary view random_frames using duralog options (path '{logs}')")
+    cached = read(spark, logs).cache()
+    request.addfinalizer(cached.unpersist)
+    frames = [read(spark, logs), spark.table("random_frames"), cached]
+    chance = random.Random(randomised)
+    for _ in range(8 * randomised):
+        conf(PUSHDOWN, chance.choice(["true", "false"]))
+        condition, wanted = random_filter(chance)
+        assert found(chance.choice(frames).where(condition)) == expected(wanted), condition
 
 
 @pytest.mark.usefixtures("pushdown")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+import duralog
+from duralog import Record
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.errors import CorruptRecord
 from duralog.spark import session
@@ -16,8 +20,10 @@ from duralog.spark.connector_columns import connector_schema, microseconds
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.session import local_session
+from duralog.spark.source.planned_read import plan_read
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import Columns, schema_of
+from duralog.spark.source.task_reading import SliceTask, read_task
 from duralog.spark.spark_versions import arrow_schema
 
 TIME = pa.timestamp("ms", tz="UTC")
@@ -54,6 +60,39 @@ def test_a_batch_has_exactly_the_schema_that_spark_expects() -> None:
     row = columns.batch(RECORDS).to_pylist()[0]
     assert row["timestamp"].isoformat() == "2023-11-14T22:13:20.123000+00:00"
     assert (row["timestampType"], row["headers"], row["_corrupt"]) == (1, [{"key": "h", "value": None}], None)
+
+
+def test_every_subset_of_the_columns(tmp_path: Path) -> None:
+    """Each column is the same, whichever others are read with it, from records that are decoded in any of the ways."""
+    with duralog.open(tmp_path / "logs") as store:
+        store.create_topic("t", partitions=1)
+        log = store.partition("t", 0)
+        for number, codec in enumerate(("none", "lz4", "zstd", "none")):
+            log.append([_record(number * 50 + row) for row in range(50)], codec=codec)
+
+    def read(*names: str) -> pa.Table:
+        chosen = options(path=str(tmp_path / "logs"), columns=",".join(names))
+        columns = Columns(schema_of(chosen), chosen)
+        tasks = [SliceTask(slices) for slices in plan_read(chosen, None, None).tasks]
+        return pa.Table.from_batches([batch for task in tasks for batch in read_task(task, columns, chosen)])
+
+    names = [*connector_schema(headers=True).names]
+    everything = read(*names)
+    assert everything.num_rows == 200
+    assert everything["value"].to_pylist() == [_record(number).value for number in range(200)]
+    subsets = [subset for count in range(1, len(names)) for subset in combinations(names, count)]
+    assert len(subsets) == 2 ** len(names) - 2
+    for subset in subsets:
+        assert read(*subset).equals(everything.select(subset)), subset
+
+
+def _record(number: int) -> Record:
+    return Record(
+        key=None if number % 5 == 0 else b"k%d" % number,
+        value=None if number % 7 == 0 else b"v" * (number % 11),
+        timestamp_ms=1_700_000_000_000 + number,
+        headers=[("h", b"%d" % number)] * (number % 3),
+    )
 
 
 def test_a_slice_of_a_batch_keeps_its_rows() -> None:
@@ -138,7 +177,11 @@ def test_settings_by_master(monkeypatch: pytest.MonkeyPatch, master: str, expect
         monkeypatch.setenv(name, "before")
         monkeypatch.delenv(name)
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(Builder=Builder))
+    monkeypatch.setattr(session.SparkContext, "_active_spark_context", None)
+    with_installed_pyspark: list[object] = []
+    monkeypatch.setattr(session, "use_installed_pyspark", with_installed_pyspark.append)
     local_session(master, config={"spark.ui.enabled": "true"})
     assert settings.get("spark.sql.shuffle.partitions") == expected
     assert settings.get("spark.driver.host") == os.environ.get("SPARK_LOCAL_IP") == (expected and "127.0.0.1")
     assert settings["spark.ui.enabled"] == "true"
+    assert len(with_installed_pyspark) == (expected is not None)

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import window
 from pyspark.sql.streaming.query import StreamingQuery
 
 import duralog
 from duralog import Record, Store
+from duralog.spark import explain
 from duralog.spark.spark_versions import HAS_READ_LIMITS
 
 pytestmark = pytest.mark.spark
@@ -21,7 +23,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    config = {"log.index.interval.bytes": 256, "log.segment.delete.delay.ms": 0}
+    # Compaction is the tests' own: the cleaner would come before or after a query, as it likes.
+    config = {"log.index.interval.bytes": 256, "log.segment.delete.delay.ms": 0, "log.cleaner.enable": False}
     with duralog.open(tmp_path / "logs", config=config) as opened:
         opened.create_topic("a", partitions=2)
         yield opened
@@ -109,6 +112,71 @@ def test_a_live_log(store: Store, query: Query) -> None:
     finally:
         running.stop()
     assert query.rows() == expected(("a", 0, 0, 40), ("a", 1, 0, 40), ("b", 0, 0, 5))
+
+
+def test_retention_and_compaction_under_a_running_query(store: Store, query: Query) -> None:
+    """What was read may be deleted, and what was not read yet compacted: the rest comes once."""
+    store.create_topic("c", partitions=1, config={"cleanup.policy": "compact"})
+    deleted, compacted = store.partition("a", 0), store.partition("c", 0)
+    fill(store, 0, 30)
+    running = query.start(available_now=False, maxOffsetsPerTrigger="10")
+    try:
+        running.processAllAvailable()
+        for _ in range(3):
+            deleted.roll()
+            fill(store, 0, 10)
+            deleted.delete_records(before_offset=deleted.end_offset - 10)
+            store.apply_retention()
+            running.processAllAvailable()
+        fill(store, 0, 5, "c")
+        compacted.roll()
+        running.processAllAvailable()
+        fill(store, 0, 5, "c")
+        compacted.roll()
+        assert store.compact("c", 0) is not None
+        fill(store, 0, 5, "c")
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    found = query.rows()
+    assert [row for row in found if row[0] == "a"] == expected(("a", 0, 0, 60))
+    # Offsets 5 to 8 may have been compacted away before the query came to them.
+    assert len(found) == len(set(found))
+    assert set(expected(("c", 0, 0, 5), ("c", 0, 9, 15))) <= set(found)
+
+
+def test_watermarks(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    """Windows of the records' own times: closed by a later record, and not opened again by a late one."""
+    log = store.partition("a", 0)
+    frame = spark.readStream.format("duralog").option("startingOffsets", "earliest").load(store.path)
+    windows = frame.withWatermark("timestamp", "10 seconds").groupBy(window("timestamp", "10 seconds")).count()
+
+    def run(*seconds: int) -> list[tuple[int, int]]:
+        """Append records of these times, in one batch. Returns the windows that are closed by now."""
+        log.append([Record(value=b"x", timestamp_ms=second * 1000) for second in seconds])
+        writer = windows.selectExpr("unix_timestamp(window.start) as start", "count").writeStream.format("json")
+        writer = writer.outputMode("append").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start(str(tmp_path / "windows")).awaitTermination()
+        closed = spark.read.schema("start long, count long").json(str(tmp_path / "windows"))
+        return sorted((row["start"], row["count"]) for row in closed.collect())
+
+    assert run(1000, 1003, 1012) == []
+    assert run(1009, 1031) == [(1000, 3), (1010, 1)]
+    assert run(1005, 1025, 1060) == [(1000, 3), (1010, 1), (1020, 1), (1030, 1)]
+
+
+def test_a_hot_partition(store: Store, query: Query) -> None:
+    """It is read by many tasks, and does not keep the records of the other one waiting."""
+    hot = store.partition("a", 1)
+    for first in range(0, 2000, 100):
+        hot.append([Record(key=b"k", value=b"%d" % (first + row)) for row in range(100)])
+    fill(store, 0, 20)
+    tasks = explain(store.path, subscribe="a", maxSplitBytes="4k").tasks
+    assert max(sum(part.size_bytes for part in task) for task in tasks) < hot.size_bytes / 4
+    first, *others = query.run(maxOffsetsPerTrigger="1010", maxSplitBytes="4k")
+    assert first["sources"][0]["endOffset"]["a"] == {"0": 10, "1": 1000}
+    assert sum(batch["numInputRows"] for batch in [first, *others]) == 2020
+    assert query.rows() == expected(("a", 0, 0, 20), ("a", 1, 0, 2000))
 
 
 def test_committed_records_only(spark: SparkSession, store: Store, query: Query) -> None:
