@@ -70,10 +70,11 @@ def test_every_subset_of_the_columns(tmp_path: Path) -> None:
         for number, codec in enumerate(("none", "lz4", "zstd", "none")):
             log.append([_record(number * 50 + row) for row in range(50)], codec=codec)
 
+    tasks = [SliceTask(slices) for slices in plan_read(options(path=str(tmp_path / "logs"))).tasks]
+
     def read(*names: str) -> pa.Table:
-        chosen = options(path=str(tmp_path / "logs"), columns=",".join(names))
+        chosen = options(columns=",".join(names))
         columns = Columns(schema_of(chosen), chosen)
-        tasks = [SliceTask(slices) for slices in plan_read(chosen, None, None).tasks]
         return pa.Table.from_batches([batch for task in tasks for batch in read_task(task, columns, chosen)])
 
     names = [*connector_schema(headers=True).names]
@@ -184,4 +185,4 @@ def test_settings_by_master(monkeypatch: pytest.MonkeyPatch, master: str, expect
     assert settings.get("spark.sql.shuffle.partitions") == expected
     assert settings.get("spark.driver.host") == os.environ.get("SPARK_LOCAL_IP") == (expected and "127.0.0.1")
     assert settings["spark.ui.enabled"] == "true"
-    assert len(with_installed_pyspark) == (expected is not None)
+    assert bool(with_installed_pyspark) == (expected is not None)

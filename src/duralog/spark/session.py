@@ -79,6 +79,7 @@ def register(spark: SparkSession) -> None:
         chosen = os.environ.get("PYSPARK_PYTHON", sys.executable)
         if chosen == sys.executable:
             context.pythonExec = chosen
+            use_installed_pyspark(context)
         elif not context._python_includes:
             _check_has_duralog(chosen)
     try:

@@ -48,7 +48,7 @@ def _finds_installed_pyspark() -> bool:
     home = os.environ.get("SPARK_HOME")
     installed = Path(pyspark.__file__).parent
     return (
-        os.environ.get("PYSPARK_PYTHON") == sys.executable
+        os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable
         and installed.parent.name in ("site-packages", "dist-packages")
         and (home is None or Path(home).resolve() == installed.resolve())
     )
