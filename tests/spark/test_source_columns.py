@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.sql.types import StructType
 
 import duralog
@@ -178,7 +179,7 @@ def test_settings_by_master(monkeypatch: pytest.MonkeyPatch, master: str, expect
         monkeypatch.setenv(name, "before")
         monkeypatch.delenv(name)
     monkeypatch.setattr(session, "SparkSession", SimpleNamespace(Builder=Builder))
-    monkeypatch.setattr(session.SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     with_installed_pyspark: list[object] = []
     monkeypatch.setattr(session, "use_installed_pyspark", with_installed_pyspark.append)
     local_session(master, config={"spark.ui.enabled": "true"})

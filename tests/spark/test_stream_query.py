@@ -173,8 +173,8 @@ def test_a_hot_partition(store: Store, query: Query) -> None:
     fill(store, 0, 20)
     tasks = explain(store.path, subscribe="a", maxSplitBytes="4k").tasks
     assert max(sum(part.size_bytes for part in task) for task in tasks) < hot.size_bytes / 4
-    first, *_ = query.run(maxSplitBytes="4k", **({"maxOffsetsPerTrigger": "1010"} if HAS_READ_LIMITS else {}))
-    assert not HAS_READ_LIMITS or first["sources"][0]["endOffset"]["a"] == {"0": 10, "1": 1000}
+    batch, *_ = query.run(maxSplitBytes="4k", **({"maxOffsetsPerTrigger": "1010"} if HAS_READ_LIMITS else {}))
+    assert not HAS_READ_LIMITS or batch["sources"][0]["endOffset"]["a"] == {"0": 10, "1": 1000}
     assert query.rows() == expected(("a", 0, 0, 20), ("a", 1, 0, 2000))
 
 
