@@ -51,8 +51,8 @@ def test_the_snippets_run(name: str, spark: SparkSession, places: dict[str, str]
         for written, here in places.items():
             ours = ours.replace(written, here)
         exec(compile(ours, name, "exec"), names)
-        if "query" in names:
-            query = names.pop("query")
+        query = names.get("query")
+        if query is not None and query.isActive:
             query.processAllAvailable()
             query.stop()
 

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import duralog
 from duralog import Record, Store
 from duralog.spark import explain
+from duralog.spark import lag
 from duralog.spark.spark_versions import HAS_READ_LIMITS
 
 pytestmark = pytest.mark.spark
@@ -95,6 +96,21 @@ def test_triggers_are_limited(store: Store, query: Query) -> None:
     batches = query.run(maxOffsetsPerTrigger="7")
     assert [batch["numInputRows"] for batch in batches] == [7, 7, 6]
     assert query.rows() == expected(("a", 0, 0, 20))
+    assert [lag(batch) for batch in batches] == [{("a", 0): behind, ("a", 1): 0} for behind in (13, 6, 0)]
+    ends = [json.dumps(batch["sources"][0]["endOffset"]) for batch in batches]
+    left = [explain(store.path, subscribe="a", startingOffsets=end).planned_bytes for end in ends]
+    assert left[0] > left[1] > left[2] == 0
+
+
+def test_the_lag_of_a_running_query(store: Store, query: Query) -> None:
+    fill(store, 0, 5)
+    running = query.start()
+    running.awaitTermination()
+    progress = running.lastProgress
+    assert progress is not None
+    assert lag(progress) == {("a", 0): 0, ("a", 1): 0}
+    other = {"description": "RateStreamV2", "endOffset": 3, "latestOffset": None}
+    assert lag({"sources": [other, *json.loads(progress.json)["sources"]]}) == lag(progress)
 
 
 def test_a_live_log(store: Store, query: Query) -> None:

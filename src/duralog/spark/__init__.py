@@ -2,7 +2,7 @@
 
 For `spark.read.format("duralog")` and `duralog job`.
 
-    from duralog.spark import explain, local_session, register
+    from duralog.spark import explain, lag, local_session, register
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duralog.spark.session import local_session, register
     from duralog.spark.source.planned_read import explain
+    from duralog.spark.source.stream_lag import lag
 
-__all__ = ["explain", "local_session", "register"]
+__all__ = ["explain", "lag", "local_session", "register"]
 
 _LOADED_LATER = {
     "explain": "duralog.spark.source.planned_read",
+    "lag": "duralog.spark.source.stream_lag",
     "local_session": "duralog.spark.session",
     "register": "duralog.spark.session",
 }

@@ -11,9 +11,6 @@ they are first used, which is after the fork.
 What is loaded is frozen: a worker collects garbage after every task, and need not visit all of it each time. Freed
 memory is kept for the next batch of rows: without that, a task spent a fifth of its time in the kernel, returning
 memory and getting it again page by page.
-
-Spark closes the connection to a worker when it needs no more rows, as after `show()`. PySpark's own daemon prints a
-traceback then; here the worker ends silently.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ import gc
 import importlib
 import os
 from contextlib import suppress
-from typing import Any
 
 from pyspark import daemon
 
 from duralog.spark.frozen_imports import freeze_imports
+from duralog.spark.hung_up import end_quietly_when_hung_up
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -70,21 +67,9 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT_BYTES)
 
 
-_worker = daemon.worker
-
-
-def worker_until_hung_up(sock: Any, authenticated: bool) -> int:
-    """PySpark's worker; a connection that Spark has closed ends it without an error."""
-    try:
-        return _worker(sock, authenticated)
-    except BrokenPipeError:
-        # Not 0, or the daemon would use this worker again.
-        return 1
-
-
 if __name__ == "__main__":
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_freed_memory()
     preload()
-    daemon.worker = worker_until_hung_up
+    end_quietly_when_hung_up()
     daemon.manager()

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
 from duralog.spark.frozen_imports import freeze_imports
+from duralog.spark.hung_up import end_quietly_when_hung_up
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.source.corrupt_report import CorruptReport
 from duralog.spark.source.planned_read import data_loss_handler
@@ -31,6 +32,7 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
     if not isinstance(partition, SliceTask):
         return
     freeze_imports()
+    end_quietly_when_hung_up()
     with plain_errors():
         report = CorruptReport(options.bad_records) if options.is_permissive else None
         batches = read_slices(
