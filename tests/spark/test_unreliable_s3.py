@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from tests.support.spark.unreliable_proxy import (
     cut_in_body,
     cut_in_headers,
     cut_without_length,
+    dribble,
     drop,
     repeat,
     unreliable_proxy,
@@ -104,8 +106,11 @@ def asked(proxy: UnreliableProxy, expected: pa.Table) -> dict[str, Answer]:
     return first
 
 
-def once(fault: Callable[[Answer], bytes], spoiled: Answer, proxy: UnreliableProxy) -> Spoil:
-    def spoil(answer: Answer) -> bytes | None:
+Fault = Callable[[Answer], "bytes | Iterable[bytes]"]
+
+
+def once(fault: Fault, spoiled: Answer, proxy: UnreliableProxy) -> Spoil:
+    def spoil(answer: Answer) -> bytes | Iterable[bytes] | None:
         is_it = (answer.method, answer.path) == (spoiled.method, spoiled.path) and not proxy.spoiled
         return fault(answer) if is_it else None
 
@@ -129,12 +134,52 @@ def test_a_body_that_ends_early_without_a_length(
         read_remote(proxy, once(cut_without_length, asked["LIST kafka/"], proxy))
 
 
-@pytest.mark.parametrize("fault", [cut_in_body, drop, repeat])
+@pytest.mark.parametrize("fault", [cut_in_body, drop, repeat, dribble])
 def test_what_the_client_itself_gets_over(
-    proxy: UnreliableProxy, expected: pa.Table, asked: dict[str, Answer], fault: Callable[[Answer], bytes]
+    proxy: UnreliableProxy, expected: pa.Table, asked: dict[str, Answer], fault: Fault
 ) -> None:
-    for kind in ("HEAD log", "GET log", "LIST kafka/orders-0/"):
+    for kind in ("HEAD log", "GET log", "GET txnindex", "LIST kafka/", "LIST kafka/orders-0/"):
         assert read_remote(proxy, once(fault, asked[kind], proxy)).equals(expected), kind
+        assert proxy.spoiled, kind
+
+
+@pytest.mark.parametrize("fault", [cut_in_headers, cut_in_body, drop, repeat, dribble])
+def test_one_listing_of_everything(proxy: UnreliableProxy, expected: pa.Table, fault: Fault) -> None:
+    """A process that opens the directory again lists all folders at once."""
+    read_remote(proxy)
+
+    def spoil(answer: Answer) -> bytes | Iterable[bytes] | None:
+        return fault(answer) if answer.is_listing and "delimiter" not in answer.path and not proxy.spoiled else None
+
+    proxy.reset(spoil)
+    assert read_all(URL, {**KEYS, "endpoint_override": proxy.address}).equals(expected)
+    assert len(proxy.spoiled) == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_listing_that_is_older_than_the_objects(proxy: UnreliableProxy, expected: pa.Table, is_known: bool) -> None:
+    """Sizes that the objects do not have any more: the folder is listed again."""
+    if is_known:
+        read_remote(proxy)
+    else:
+        locations._remembered.cache_clear()
+
+    def spoil(answer: Answer) -> bytes | None:
+        if not answer.is_listing or b"00000000000000000310.log" not in answer.body or proxy.spoiled:
+            return None
+        size = len(re.findall(rb"310\.log</Key>.*?<Size>(\d+)</Size>", answer.body, re.DOTALL)[0])
+        body = re.sub(
+            rb"(310\.log</Key>(?:(?!</Contents>).)*?<Size>)\d+(</Size>)",
+            lambda match: match[1] + b"1" * size + match[2],
+            answer.body,
+            flags=re.DOTALL,
+        )
+        assert body != answer.body
+        return answer.head + body
+
+    proxy.reset(spoil)
+    assert read_all(URL, {**KEYS, "endpoint_override": proxy.address}).equals(expected)
+    assert len(proxy.spoiled) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import http.client
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
@@ -47,8 +48,8 @@ class Answer:
         return f"{self.method} {name.rpartition('.')[2]}"
 
 
-Spoil = Callable[[Answer], "bytes | None"]
-"""What is sent instead of the whole answer; None to send it whole."""
+Spoil = Callable[[Answer], "bytes | Iterable[bytes] | None"]
+"""What is sent instead of the whole answer, at once or piece by piece; None to send it whole."""
 
 
 def cut_in_headers(answer: Answer) -> bytes:
@@ -73,6 +74,14 @@ def repeat(answer: Answer) -> bytes:
     return answer.whole * 2
 
 
+def dribble(answer: Answer) -> Iterator[bytes]:
+    """All of it, in small pieces with pauses, also within the headers."""
+    step = max(len(answer.whole) // 16, 1)
+    for begin in range(0, len(answer.whole), step):
+        yield answer.whole[begin : begin + step]
+        time.sleep(0.002)
+
+
 def _keep_whole(_: Answer) -> None:
     return None
 
@@ -94,7 +103,9 @@ class UnreliableProxy:
             self.answers: list[Answer] = []
             self.spoiled: list[Answer] = []
 
-    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[bytes, bool]:
+    def answer(
+        self, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[bytes | Iterable[bytes], bool]:
         """What goes back, and whether the connection lives on."""
         connection = http.client.HTTPConnection(*self._upstream, timeout=30)
         try:
@@ -130,7 +141,9 @@ def unreliable_proxy(upstream: tuple[str, int]) -> Iterator[UnreliableProxy]:
             length = int(self.headers.get("content-length") or 0)
             body = self.rfile.read(length)
             sent, lives_on = proxy.answer(self.command, self.path, dict(self.headers.items()), body)
-            self.wfile.write(sent)
+            for part in [sent] if isinstance(sent, bytes) else sent:
+                self.wfile.write(part)
+                self.wfile.flush()
             self.close_connection = not lives_on
 
         do_GET = do_HEAD = forward  # noqa: N815 (the names of the base class)
