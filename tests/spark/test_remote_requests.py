@@ -73,9 +73,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def upload(bucket: pafs.FileSystem, directory: Path, prefix: str) -> None:
-    """Objects that are not in the directory any more go, and all others are written again."""
+    """Objects that are not in the directory any more go, and all others are written again, in another second.
+
+    Times of objects are in seconds, and the clock of these tests takes all objects for settled.
+    """
     if bucket.get_file_info(f"bucket/{prefix}").type != pafs.FileType.NotFound:
         bucket.delete_dir(f"bucket/{prefix}")
+        second = int(time.time())
+        while int(time.time()) == second:
+            time.sleep(0.02)
     bucket.create_dir(f"bucket/{prefix}")
     pafs.copy_files(str(directory), f"bucket/{prefix}", destination_filesystem=bucket)
 
