@@ -47,6 +47,9 @@ _FILE_COST_BYTES = 256 << 10
 
 _FAR_BEHIND = 2**63
 
+_MOST_SHOWN = 10
+"""Topics in a line of the log."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -61,6 +64,9 @@ class Plan:
     segments_total: int
     segments_planned: int
     partitions: int
+    location: str
+    """The path or URL of the directory."""
+    topics: tuple[str, ...]
 
     @property
     def planned_bytes(self) -> int:
@@ -68,6 +74,8 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            "location": self.location,
+            "topics": list(self.topics),
             "partitions": self.partitions,
             "segments_planned": self.segments_planned,
             "segments_total": self.segments_total,
@@ -82,8 +90,12 @@ class Plan:
         return (
             f"{self.planned_bytes} of {self.total_bytes} bytes ({share:.1%}), {self.segments_planned} of"
             f" {self.segments_total} segments of {self.partitions} partitions, in {len(self.slices)} slices for"
-            f" {len(self.tasks)} tasks"
+            f" {len(self.tasks)} tasks; topics {self._shown_topics()}"
         )
+
+    def _shown_topics(self) -> str:
+        more = f" and {len(self.topics) - _MOST_SHOWN} more" if len(self.topics) > _MOST_SHOWN else ""
+        return f"{', '.join(self.topics[:_MOST_SHOWN]) or 'none'}{more}"
 
 
 def plan(
@@ -130,6 +142,8 @@ def plan(
         segments_total=sum(found.segments_total for found in planned),
         segments_planned=len(extents),
         partitions=len(planned),
+        location=location.url,
+        topics=tuple(sorted({partition.topic for partition in ranges})),
     )
 
 

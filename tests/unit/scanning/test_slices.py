@@ -86,7 +86,7 @@ def test_only_the_bytes_near_the_range_are_planned(store: Store) -> None:
     assert planned.total_bytes == store.partition("orders", 0).size_bytes
     assert str(planned) == (
         f"{planned.planned_bytes} of {planned.total_bytes} bytes ({planned.planned_bytes / planned.total_bytes:.1%}),"
-        " 1 of 5 segments of 1 partitions, in 1 slices for 1 tasks"
+        " 1 of 5 segments of 1 partitions, in 1 slices for 1 tasks; topics orders"
     )
     assert planned.to_dict()["planned_bytes"] == planned.planned_bytes
 
