@@ -16,7 +16,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from duralog.client.wire import Api, WireConnection
+from duralog.client.api import Api
+from duralog.client.wire import WireConnection
 from duralog.config.entries import PASSWORD, Entry, Value
 from duralog.format.internal.message_schema import ArrayOf, Field, Message, Struct
 from duralog.storage.metadata.cluster_metadata import BROKER_RESOURCE

@@ -5,20 +5,17 @@ Errors of the client library are raised as `DuralogError` with the broker's addr
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from duralog.errors import CorruptRecord, DuralogError, MissingExtra
-from duralog.format.java_properties import decode_properties
+from duralog.client.profiles import profile_of
+from duralog.errors import DuralogError, MissingExtra
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""
 
-CLIENT_CONFIG = "DURALOG_CLIENT_CONFIG"
-"""The environment variable with a file of the client library's settings: security.protocol, sasl.mechanism, ..."""
 ANSWER_SECONDS = 30.0
 _CONNECT_SECONDS = 1.0
 _CONNECT_TRIES = 10
@@ -42,15 +39,12 @@ def admin_module() -> Any:
 
 
 def client_settings(address: str, **settings: Any) -> dict[str, Any]:
-    """The settings of every client. The library logs nothing: errors are raised.
-
-    Those of the file that DURALOG_CLIENT_CONFIG names are for brokers that want TLS or a log-in.
-    """
+    """The settings of every client, with those of the profile. The library logs nothing: errors are raised."""
     return {
-        **_given_settings(),
-        "bootstrap.servers": address,
         "client.id": "duralog",
         "socket.connection.setup.timeout.ms": 5_000,
+        **profile_of(address),
+        "bootstrap.servers": address,
         "log_level": 0,
         "error_cb": _ignore,
         **settings,
@@ -60,8 +54,9 @@ def client_settings(address: str, **settings: Any) -> dict[str, Any]:
 def admin_client(address: str) -> Any:
     """A connected admin client. Raises within seconds if no broker answers, long before the library's own timeout."""
     errors: list[Any] = []
-    admin = admin_module().AdminClient({**client_settings(address), "error_cb": errors.append})
     client = kafka_client()
+    with errors_of(address):
+        admin = admin_module().AdminClient({**client_settings(address), "error_cb": errors.append})
     for _ in range(_CONNECT_TRIES):
         try:
             admin.list_topics(timeout=_CONNECT_SECONDS)
@@ -105,17 +100,6 @@ def error_text(error: Any) -> str:
     ):
         return NO_ANSWER.format(reason="")
     return str(error.str()) or str(error.name())
-
-
-def _given_settings() -> dict[str, str]:
-    path = os.environ.get(CLIENT_CONFIG)
-    if not path:
-        return {}
-    try:
-        with open(path, "rb") as file:
-            return dict(decode_properties(file.read()).values)
-    except (OSError, CorruptRecord) as error:
-        raise DuralogError(f"{path}, the file of {CLIENT_CONFIG}, cannot be read: {error}") from None
 
 
 def _ignore(_error: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from duralog.client.api import Api
 from duralog.client.connection import Place
-from duralog.client.wire import Api, WireConnection
+from duralog.client.wire import WireConnection
 from duralog.format.internal.message_schema import ArrayOf, Field, Message, Struct
 
 _TIMEOUT_SECONDS = 3.0

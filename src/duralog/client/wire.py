@@ -1,4 +1,4 @@
-"""Requests that `confluent-kafka` does not have, over one plain connection of Kafka's protocol, without TLS.
+"""Requests that `confluent-kafka` does not have, over one plain connection of Kafka's protocol.
 
 Messages are declared with `format.internal.message_schema`: a response is untrusted, so its length is checked before it
 is read, and every length and count in it before it is used. Responses are read one at a time, in order.
@@ -7,29 +7,22 @@ is read, and every length and count in it before it is used. Responses are read 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from duralog.client.api import Api
 from duralog.client.connection import NO_ANSWER
+from duralog.client.profiles import profile_of
+from duralog.client.wire_login import LoginRefused, log_in, secured
 from duralog.errors import CorruptRecord, DuralogError
-from duralog.format.internal.message_schema import Message, decode_message, encode_message
+from duralog.format.internal.message_schema import decode_message, encode_message
 
 _CLIENT_ID = b"duralog"
 _LARGEST_RESPONSE_BYTES = 64 << 20
 _READ_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One version of an API."""
-
-    key: int
-    version: int
-    request: Message
-    response: Message
 
 
 class WireConnection:
@@ -38,15 +31,31 @@ class WireConnection:
     def __init__(self, addresses: str, *, connect_seconds: float = 5.0, response_seconds: float = 30.0) -> None:
         self.addresses = addresses
         self._correlation_id = 0
-        self._socket = self._connect(addresses.split(","), connect_seconds)
-        self._socket.settimeout(response_seconds)
+        profile = profile_of(addresses)
+        self._socket = self._connect(addresses.split(","), profile, connect_seconds)
+        try:
+            self._socket.settimeout(response_seconds)
+            log_in(self.ask, profile)
+        except BaseException as error:
+            self._socket.close()
+            raise (self.error(str(error)) if isinstance(error, LoginRefused) else error) from None
 
-    def _connect(self, addresses: Iterable[str], timeout_seconds: float) -> socket.socket:
+    def _connect(self, addresses: Iterable[str], profile: Mapping[str, str], timeout_seconds: float) -> socket.socket:
         reason = ""
         for address in addresses:
+            host, port = _host_and_port(address)
             try:
-                return socket.create_connection(_host_and_port(address), timeout=timeout_seconds)
+                plain = socket.create_connection((host, port), timeout=timeout_seconds)
             except OSError as error:
+                reason = error.strerror or str(error)
+                continue
+            try:
+                return secured(plain, host, profile)
+            except ssl.SSLError as error:
+                plain.close()
+                raise self.error(f"TLS cannot be set up: {error.strerror or error}: check the --config-file") from None
+            except OSError as error:
+                plain.close()
                 reason = error.strerror or str(error)
         raise self.error(NO_ANSWER.format(reason=f" ({reason})"))
 

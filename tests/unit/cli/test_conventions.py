@@ -255,7 +255,7 @@ def test_usage_in_the_documentation_names_every_option(found: Found) -> None:
     lines = [line for block in blocks for line in re.split(r"\n(?=duralog |\$ )", block)]
     told = " ".join(line for line in lines if line.startswith(f"duralog {found.path} ") and re.search(r"\[|DIR", line))
     assert told
-    common = {"--data", "--help", "--engine", "--master", "--conf"}
+    common = {"--data", "--help", "--engine", "--master", "--conf", "--config-file"}
     if found.path.startswith("job "):
         common |= {"--json", "--quiet", "--no-progress", "--topic", "--partition"}
     missing = [

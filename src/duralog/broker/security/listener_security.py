@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from duralog.broker.security import plain, scram
-from duralog.broker.security.jaas import jaas_options
 from duralog.broker.security.sasl import Login, SaslMechanism, SaslSettings
 from duralog.broker.security.tls import ListenerTls, TlsSettings
 from duralog.config import BrokerConfig
+from duralog.config.jaas import jaas_options
 from duralog.config.listener_config import ListenerConfig
 from duralog.errors import DuralogError, InvalidConfig, MissingExtra
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism, ScramUser

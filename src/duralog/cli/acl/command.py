@@ -18,7 +18,7 @@ from duralog.cli.voice.completions import topic_names
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import WHAT, WHICH, AsJson, Quiet, Yes, check_text, standard_output
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 
 if TYPE_CHECKING:
     from duralog.cli.acl.entries import Choice
@@ -154,6 +154,7 @@ Idempotent = Annotated[
 def list_acls(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     topic: Topics = None,
     group: Groups = None,
     transactional_id: TransactionalIds = None,
@@ -181,7 +182,7 @@ def list_acls(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown():
         from duralog.cli.acl.entries import Choice, filters_of
 
@@ -208,6 +209,7 @@ def list_acls(
 def add_acls(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     topic: Topics = None,
     group: Groups = None,
     transactional_id: TransactionalIds = None,
@@ -234,7 +236,7 @@ def add_acls(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown():
         from duralog.cli.acl.entries import new_acls
 
@@ -256,6 +258,7 @@ def add_acls(
 def remove_acls(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     topic: Topics = None,
     group: Groups = None,
     transactional_id: TransactionalIds = None,
@@ -283,7 +286,7 @@ def remove_acls(
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     if not yes and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to remove the entries")
     with errors_shown():

@@ -15,7 +15,7 @@ from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
 from duralog.cli.voice.tables import plural
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.client.connection import kafka_client
 from duralog.config.byte_sizes import parse_bytes
 
@@ -33,6 +33,7 @@ _ACKS = ("0", "1", "all")
 def bench(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     size: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help=f"How much data, in a directory ({_DEFAULT_SIZE}).", rich_help_panel=HOW),
@@ -73,7 +74,7 @@ def bench(
     Exit code: 0 measured, 1 something could not be read, written or reached, 2 wrong usage, 130 interrupted.
     """
     record_bytes = parsed("--record-size", _parse_record_size, record_size)
-    where = None if target is None and data is None else target_given(target, data)
+    where = None if target is None and data is None else target_given(target, data, config_file)
     on_broker = where is not None and is_broker(where)
     if on_broker and size is not None:
         raise WrongUsage("--size is for a directory: give --seconds or --records")

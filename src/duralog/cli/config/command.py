@@ -16,7 +16,7 @@ from duralog.cli.voice.completions import broker_config_names, broker_config_set
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.config.error_text import printable
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ StartedWith = Annotated[
 def list_configs(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     all_configs: Annotated[
         bool, typer.Option("--all", "-a", help="Also the configs that have their default.", rich_help_panel=HOW)
     ] = False,
@@ -84,7 +85,7 @@ def list_configs(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown():
         from duralog.cli.config.broker_configs import opened_configs
 
@@ -104,6 +105,7 @@ def get_configs(
     target: Target = None,
     names: Names = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     server_properties: StartedWith = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -116,7 +118,7 @@ def get_configs(
 
     Exit code: 0 done, 1 there is no such config or it could not be read, 2 wrong usage, 130 interrupted.
     """
-    place, wanted = _place_and_words(target, names, data, "NAME")
+    place, wanted = _place_and_words(target, names, data, config_file, "NAME")
     with errors_shown():
         from duralog.cli.config.broker_configs import chosen_entries, opened_configs
 
@@ -132,6 +134,7 @@ def set_configs(
     target: Target = None,
     settings: Changes = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     for_all: Annotated[
         bool,
         typer.Option(
@@ -151,7 +154,7 @@ def set_configs(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place, words = _place_and_words(target, settings, data, "NAME=VALUE")
+    place, words = _place_and_words(target, settings, data, config_file, "NAME=VALUE")
     changes = named_values("NAME=VALUE", words)
     for value in changes.values():
         check_text("NAME=VALUE", value)
@@ -170,6 +173,7 @@ def reset_configs(
     target: Target = None,
     names: Names = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     server_properties: StartedWith = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -182,7 +186,7 @@ def reset_configs(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place, wanted = _place_and_words(target, names, data, "NAME")
+    place, wanted = _place_and_words(target, names, data, config_file, "NAME")
     with errors_shown():
         from duralog.cli.config import broker_configs
 
@@ -198,7 +202,7 @@ def reset_configs(
 
 
 def _place_and_words(
-    target: str | None, words: Iterable[str] | None, data: str | None, metavar: str
+    target: str | None, words: Iterable[str] | None, data: str | None, config_file: str | None, metavar: str
 ) -> tuple[str, list[str]]:
     """The directory or broker, and the other arguments. With `--data`, all arguments are names."""
     given = list(words or ())
@@ -208,7 +212,7 @@ def _place_and_words(
         if data is not None and not is_place:
             given = [target, *given]
             target = None
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     if given:
         return place, list(dict.fromkeys(given))
     if is_place or data is not None:

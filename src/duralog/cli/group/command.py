@@ -22,7 +22,7 @@ from duralog.cli.voice.options import (
     as_text,
     standard_output,
 )
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 
 if TYPE_CHECKING:
     from duralog.client.groups import GroupView
@@ -44,6 +44,7 @@ GroupName = Annotated[
 def list_groups(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -54,7 +55,7 @@ def list_groups(
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown():
         from duralog.cli.group.views import write_groups
 
@@ -67,6 +68,7 @@ def list_groups(
 def describe(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     group: Annotated[
         str | None,
         typer.Option("--group", "-g", metavar="NAME", help="Only this group.", rich_help_panel=WHICH, callback=as_text),
@@ -81,7 +83,7 @@ def describe(
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown():
         from duralog.cli.group.views import write_group, write_no_groups
         from duralog.client.unknown_names import unknown_group
@@ -104,6 +106,7 @@ group_app.command()(reset)
 def delete(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     group: GroupName,
     evict: Evict = False,
@@ -118,7 +121,7 @@ def delete(
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     check_group_name(group)
     if evict and is_broker(place):
         raise WrongUsage("--evict is for a directory: a broker knows its members. Stop the consumers instead")

@@ -25,7 +25,7 @@ from duralog.cli.voice.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output
@@ -46,6 +46,7 @@ _UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds
 def reset(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", "-g", metavar="NAME", help="The group; may be given again.", rich_help_panel=WHICH),
@@ -124,7 +125,7 @@ def reset(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     groups = _groups_given(group, all_groups=all_groups)
     if evict and is_broker(place):
         raise WrongUsage("--evict is for a directory: a broker knows its members. Stop the consumers instead")

@@ -29,7 +29,7 @@ from duralog.cli.voice.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.client.consuming import PATTERN
 
@@ -56,6 +56,7 @@ class ConsumeCommand(TyperCommand):
 def consume(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     topic: Annotated[
         list[str],
@@ -141,7 +142,7 @@ def consume(
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     if sum(given is not None for given in (offset, time, tail, group)) > 1:
         raise WrongUsage("give one of --offset, --time, --tail and --group")
     if sum((as_json, values, record_format is not None)) > 1:

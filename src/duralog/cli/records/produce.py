@@ -27,7 +27,7 @@ from duralog.cli.voice.options import (
     parsed_time,
     standard_output,
 )
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 def produce(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     topic: TopicName,
     partition: Annotated[
@@ -116,7 +117,7 @@ def produce(
 
     Exit code: 0 all records are written, 1 some are not, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     is_one = value is not None or tombstone
     if value is not None and tombstone:
         raise WrongUsage("--value and --tombstone: give one of them")

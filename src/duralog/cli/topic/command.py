@@ -27,7 +27,7 @@ from duralog.cli.voice.options import (
     config_settings,
     standard_output,
 )
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ Settings = Annotated[
 def list_topics(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     topic: TopicChoice = None,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
@@ -70,7 +71,7 @@ def list_topics(
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown(), names_checked(place, topic):
         from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.cli.voice.logs import say_warnings
@@ -92,6 +93,7 @@ def list_topics(
 def describe(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     topic: TopicChoice = None,
     all_configs: Annotated[
         bool, typer.Option("--all", "-a", help="Also the configs that have their default.", rich_help_panel=HOW)
@@ -106,7 +108,7 @@ def describe(
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown(), names_checked(place, topic):
         from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.cli.topic.views import write_no_topics
@@ -135,6 +137,7 @@ def describe(
 def create(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     topic: TopicName,
     partitions: Annotated[
@@ -171,7 +174,7 @@ def create(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     settings = config_settings(config)
     if replication_factor not in (None, 1) and not is_broker(place):
         raise WrongUsage(
@@ -220,6 +223,7 @@ def create(
 def alter(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     topic: TopicName,
     config: Settings = None,
@@ -252,7 +256,7 @@ def alter(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     changes: dict[str, object] = {**dict.fromkeys(delete_config or ()), **config_settings(config)}
     if not changes and partitions is None:
         raise WrongUsage("give --config, --delete-config or --partitions")
@@ -292,6 +296,7 @@ def alter(
 def delete(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     topic: TopicName,
     yes: Yes = False,
@@ -302,7 +307,7 @@ def delete(
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     if not yes and not sys.stdin.isatty():
         raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the topic")
     with errors_shown(), names_checked(place, topic):

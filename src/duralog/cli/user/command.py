@@ -13,7 +13,7 @@ import typer
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import HOW, WHICH, AsJson, Quiet, Yes, check_text, standard_output
-from duralog.cli.voice.target import Target, TargetData, target_given
+from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 16384
 def add(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     user: UserName,
     mechanism: Mechanisms = None,
@@ -78,7 +79,7 @@ def add(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     _check_name(user)
     with errors_shown():
         from duralog.cli.user.users import mechanisms_given, opened_users
@@ -95,14 +96,20 @@ def add(
 
 
 @user_app.command("list")
-def list_users(target: Target = None, data: TargetData = None, as_json: AsJson = False, quiet: Quiet = False) -> None:
+def list_users(
+    target: Target = None,
+    data: TargetData = None,
+    config_file: ClientConfig = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
     """List users with their mechanisms and iterations.
 
     Nothing is changed.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     with errors_shown():
         from duralog.cli.user.users import opened_users
         from duralog.cli.voice.tables import write_table
@@ -125,6 +132,7 @@ def list_users(target: Target = None, data: TargetData = None, as_json: AsJson =
 def delete(
     target: Target = None,
     data: TargetData = None,
+    config_file: ClientConfig = None,
     *,
     user: UserName,
     mechanism: Mechanisms = None,
@@ -136,7 +144,7 @@ def delete(
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    place = target_given(target, data)
+    place = target_given(target, data, config_file)
     _check_name(user)
     with errors_shown():
         from duralog.cli.user.users import mechanisms_given, opened_users

@@ -19,6 +19,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "duralog consume localhost -t orders --follow --group billing",
         "duralog consume localhost -t 'pay*' -o -5 -f '%t %p %o %k %s\\n'",
         "duralog consume data -t orders --time 2h --json",
+        "duralog consume kafka1: -t orders --config-file client.properties",
     ),
     "topic list": ("duralog topic list data", "duralog topic list localhost --json"),
     "topic describe": ("duralog topic describe data --topic orders --all",),
@@ -44,6 +45,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config get": ("duralog config get localhost:9092 log.retention.ms",),
     "config set": ("duralog config set localhost:9092 log.cleaner.threads=2",),
     "config reset": ("duralog config reset localhost:9092 log.cleaner.threads",),
+    "user add": (
+        "duralog user add data --user alice",
+        "duralog user add localhost -u alice --password-file secret.txt",
+    ),
+    "user list": ("duralog user list localhost",),
+    "user delete": ("duralog user delete localhost --user alice --yes",),
     "dump": (
         "duralog dump data/orders-0 --records --limit 10",
         "duralog dump data/orders-0/00000000000000000000.log --verify",

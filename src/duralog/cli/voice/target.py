@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from duralog.cli.voice.addresses import is_broker, is_url, with_ports
-from duralog.cli.voice.failures import WrongUsage
+from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import WHERE, place_given
 
 Target = Annotated[
@@ -30,9 +30,30 @@ TargetData = Annotated[
 ]
 
 
-def target_given(argument: str | None, data: str | None) -> str:
+ClientConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--config-file",
+        metavar="FILE",
+        help="How to log in to a broker: a client.properties of Kafka or librdkafka.",
+        rich_help_panel=WHERE,
+    ),
+]
+
+
+def target_given(argument: str | None, data: str | None, config_file: str | None = None) -> str:
     """The value of the argument DIR|HOST:PORT or of `--data`. A broker's address has a port."""
     place = place_given(argument, data, "DIR or HOST:PORT")
     if is_url(place):
         raise WrongUsage(f"{place!r} is a URL: give a directory of this machine, or a broker as HOST:PORT")
-    return with_ports(place) if is_broker(place) else place
+    if not is_broker(place):
+        if config_file is not None:
+            raise WrongUsage(f"--config-file is for a broker, and {place!r} is a directory: leave it out")
+        return place
+    address = with_ports(place)
+    if config_file is not None:
+        from duralog.client.profiles import read_profile, use_profile
+
+        with errors_shown():
+            use_profile(address, read_profile(config_file, say))
+    return address
