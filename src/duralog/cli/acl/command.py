@@ -178,8 +178,6 @@ def list_acls(
     All of them, or those of single resources. --resource-pattern-type match finds every entry that applies to a name:
     literal, prefixed and *. Nothing is changed.
 
-    Examples: duralog acl list localhost:9092, duralog acl list data --topic orders --resource-pattern-type match.
-
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data, config_file)
@@ -231,9 +229,6 @@ def add_acls(
     One for each resource, principal, host and operation. Without --operation: all. Entries that exist already stay as
     they are. A broker checks them if authorizer.class.name is set.
 
-    Examples: duralog acl add localhost:9092 --allow-principal User:ana --operation read --topic orders,
-    duralog acl add data --allow-principal User:etl --consumer --topic orders --group etl.
-
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data, config_file)
@@ -280,9 +275,6 @@ def remove_acls(
 
     Those of the named resources. Principals, hosts and operations narrow the choice; without them, all entries of the
     resources are removed. The removed entries are shown.
-
-    Examples: duralog acl remove localhost:9092 --allow-principal User:ana --topic orders,
-    duralog acl remove data --topic orders --yes.
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """

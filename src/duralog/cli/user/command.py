@@ -140,7 +140,9 @@ def delete(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Delete a user: it cannot log in any more. Open connections stay open.
+    """Delete a user: it cannot log in any more.
+
+    Open connections stay open.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """

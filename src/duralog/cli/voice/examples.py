@@ -45,6 +45,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config get": ("duralog config get localhost:9092 log.retention.ms",),
     "config set": ("duralog config set localhost:9092 log.cleaner.threads=2",),
     "config reset": ("duralog config reset localhost:9092 log.cleaner.threads",),
+    "acl list": (
+        "duralog acl list localhost",
+        "duralog acl list data --topic orders --resource-pattern-type match",
+    ),
+    "acl add": (
+        "duralog acl add localhost --allow-principal User:ana --operation read -t orders",
+        "duralog acl add data --allow-principal User:etl --consumer -t orders -g etl",
+    ),
+    "acl remove": (
+        "duralog acl remove localhost --allow-principal User:ana -t orders",
+        "duralog acl remove data --topic orders --yes",
+    ),
     "user add": (
         "duralog user add data --user alice",
         "duralog user add localhost -u alice --password-file secret.txt",
