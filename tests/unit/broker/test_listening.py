@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from duralog.broker.configs.settings import read_settings
-from duralog.broker.net.listening import Address, Listening, bind, parse_address
+from duralog.broker.net.listening import Address, Listening, bind, check_guarded, parse_address
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig
 
@@ -124,8 +125,10 @@ class TestListeners:
     @pytest.mark.parametrize(
         ("configs", "reason"),
         [
-            ({"listeners": "SSL://:1"}, "SSL wants SSL; only PLAINTEXT is supported"),
-            ({"listeners": "SASL_PLAINTEXT://:1"}, "wants SASL_PLAINTEXT"),
+            (
+                {"listeners": "MINE://:1", "listener.security.protocol.map": "MINE:TLS"},
+                "MINE wants TLS; a security protocol is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+            ),
             ({"listeners": "MINE://:1"}, "does not say what MINE is"),
             ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "PLAINTEXT is given twice"),
             (
@@ -152,6 +155,29 @@ class TestListeners:
     def test_refused(self, configs: dict[str, str], reason: str) -> None:
         with pytest.raises(InvalidConfig, match=reason):
             Listening.of(BrokerConfig.of(configs))
+
+
+class TestGuarded:
+    @pytest.mark.parametrize(
+        ("configs", "is_guarded"),
+        [
+            ({"listeners": "PLAINTEXT://127.0.0.1:1"}, True),
+            ({"listeners": "PLAINTEXT://localhost:1"}, True),
+            ({"listeners": "PLAINTEXT://[::1]:1"}, True),
+            ({"listeners": "PLAINTEXT://:1"}, False),
+            ({"listeners": "PLAINTEXT://0.0.0.0:1"}, False),
+            ({"listeners": "PLAINTEXT://127.0.0.1:1,SSL://10.0.0.1:2"}, False),
+            ({"listeners": "SSL://:1", "ssl.client.auth": "requested"}, False),
+            ({"listeners": "SSL://:1", "ssl.client.auth": "required"}, True),
+            ({"listeners": "SSL://:1", "listener.name.ssl.ssl.client.auth": "required"}, True),
+            ({"listeners": "SASL_SSL://:1,SASL_PLAINTEXT://:2"}, True),
+        ],
+    )
+    def test_listeners_beyond_loopback(self, configs: dict[str, str], is_guarded: bool) -> None:
+        config = BrokerConfig.of(configs)
+        refused = nullcontext() if is_guarded else pytest.raises(InvalidConfig, match="lets in everyone who reaches it")
+        with refused:
+            check_guarded(Listening.of(config), config)
 
 
 class TestSettings:
@@ -182,9 +208,9 @@ class TestSettings:
 
     def test_one_line_names_all_that_have_no_effect(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):
-            read_settings(b"ssl.keystore.type=x\nmy.own=1\nnum.partitions=2\nprocess.roles=broker\n", {})
+            read_settings(b"ssl.provider=x\nmy.own=1\nnum.partitions=2\nprocess.roles=broker\n", {})
         assert [record.getMessage() for record in caplog.records] == [
-            "these configs have no effect here: my.own, ssl.keystore.type"
+            "these configs have no effect here: my.own, ssl.provider"
         ]
 
     def test_an_unknown_override_is_a_mistake(self) -> None:
