@@ -25,6 +25,7 @@ from tests.support.broker.certificates import Authority, Signed
 from tests.support.broker.logins import API_VERSIONS, secured
 from tests.support.broker.raw_client import RawClient, request_frame
 from tests.support.broker.record_desk import batch as batch_of
+from tests.support.forked_child import in_child
 from tests.support.waiting import wait_until
 
 METADATA, PRODUCE, FETCH = 3, 0, 1
@@ -229,6 +230,14 @@ class TestHandshakes:
                 client.send_bytes(b"\x16\x03\x01\0\xff")
                 client.break_off()
             wait_until(lambda: broker.limits.connections == 0)
+
+
+def test_a_forked_child_says_nothing_to_clients(server: Signed, authority: Authority) -> None:
+    with serving(inline(server)) as (_, connect):
+        client = secured(connect(), authority.pem)
+        assert client.ask(API_VERSIONS, 0).error_code == 0
+        assert in_child(lambda: "done") == "done"
+        assert client.ask(API_VERSIONS, 0).error_code == 0
 
 
 class TestData:

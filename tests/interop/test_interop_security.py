@@ -6,8 +6,9 @@ Clients of other makers log in to a guarded `duralog serve` in `test_broker_secu
 from __future__ import annotations
 
 import contextlib
+import json
 import struct
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,10 @@ from tests.support.broker.raw_client import RawClient
 pytestmark = pytest.mark.interop
 
 METADATA, DESCRIBE_SCRAM, ALTER_SCRAM = 3, 50, 51
-MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+BEARER = "org.apache.kafka.common.security.oauthbearer"
+UNSECURED = f"{BEARER}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+OAUTH = f'{BEARER}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="x";'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
@@ -49,6 +53,8 @@ def guarded(name: str) -> dict[str, object]:
         f"{prefix}plain.sasl.jaas.config": f'{PLAIN} user_alice="secret" user_bob="other";',
         f"{prefix}scram-sha-256.sasl.jaas.config": SCRAM,
         f"{prefix}scram-sha-512.sasl.jaas.config": SCRAM,
+        f"{prefix}oauthbearer.sasl.jaas.config": OAUTH,
+        f"{prefix}oauthbearer.sasl.server.callback.handler.class": UNSECURED,
         f"{prefix}connections.max.reauth.ms": 3_600_000 if name == "AGAIN" else 0,
         "connection.failed.authentication.delay.ms": 20,
     }
@@ -267,6 +273,39 @@ def ended_after(client: RawClient, token: bytes) -> Any:
         return "closed"
 
 
+def tokens(side: Side) -> list[Any]:
+    """Unsigned ones: only these can both be asked about without a server for keys."""
+
+    def encoded(part: dict[str, Any]) -> str:
+        return urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+    def token(**claims: Any) -> bytes:
+        made = {"sub": "alice", "iat": 1, "exp": 4_000_000_000, **claims}
+        given = {name: value for name, value in made.items() if value is not None}
+        return f"{encoded({'alg': 'none'})}.{encoded(given)}.".encode()
+
+    found: list[Any] = []
+    for listener in ("GUARDED", "AGAIN"):
+        client = side.connect(listener)
+        handshake(client, "OAUTHBEARER")
+        answer = fields(authenticate(client, b"n,,\1auth=Bearer " + token() + b"\1\1"))
+        found.append({**answer, "session_lifetime": answer["session_lifetime"] // 10_000_000})
+    for wrong in (
+        b"n,,\1auth=Bearer " + token(exp=5) + b"\1\1",
+        b"n,,\1auth=Bearer " + token(exp=None) + b"\1\1",
+        b"n,,\1auth=Bearer " + token(sub=None) + b"\1\1",
+        b"n,,\1auth=Bearer x\1\1",
+    ):
+        client = side.connect()
+        handshake(client, "OAUTHBEARER")
+        found += [fields(authenticate(client, wrong)), fields(authenticate(client, b"\1")), ended(client)]
+    for wrong in (b"n,a=bob,\1auth=Bearer " + token() + b"\1\1", b"n,,\1auth=Basic x\1\1", b"n,,\1\1", b"", b"x"):
+        client = side.connect()
+        handshake(client, "OAUTHBEARER")
+        found += [fields(authenticate(client, wrong)), ended(client)]
+    return found
+
+
 def administration(side: Side) -> list[Any]:
     client = side.connect("PLAINTEXT")
     password = {"salt": b"salt", "salted_password": b"x" * 32}
@@ -305,7 +344,7 @@ def administration(side: Side) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "conversation", [right_plain, wrong_plain, scram, states, bare_tokens, sessions, administration]
+    "conversation", [right_plain, wrong_plain, scram, states, bare_tokens, sessions, tokens, administration]
 )
 def test_conversations(sides: tuple[Side, Side], conversation: Any) -> None:
     theirs, ours = sides

@@ -457,6 +457,10 @@ class TlsConnection(Connection):
         super()._go_on()
         self._read_pending()
 
+    def on_fork(self) -> None:
+        # Not `close`, which says goodbye to the client of the parent.
+        self._tls.abandon()
+
     def _read_pending(self) -> None:
         if not self.is_closed and not self._is_busy() and self._tls.pending():
             self._server.loop.call_soon(partial(self._on_event, READABLE))

@@ -66,7 +66,8 @@ class Handshake:
             self._socket.close()
             self._owner.handshake_closed(self)
 
-    def on_fork(self) -> None:
+    def abandon(self) -> None:
+        """Close this process's copy of the socket: in a forked child, or when no worker will return it."""
         self._socket.close()
 
     def _on_event(self, _: int) -> None:

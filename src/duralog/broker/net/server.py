@@ -348,7 +348,7 @@ class Server:
         for connection in self.connections:
             connection.on_fork()
         for handshake in self._handshakes:
-            handshake.on_fork()
+            handshake.abandon()
 
     def close(self) -> None:
         """Close all connections."""
@@ -357,6 +357,8 @@ class Server:
             handshake.close()
         for workers in (self.login_workers, self._token_workers):
             workers.close()
+        for handshake in self._handshakes:
+            handshake.abandon()
         for connection in self.connections:
             connection.close()
         for held in list(self._held):

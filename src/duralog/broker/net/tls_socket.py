@@ -70,6 +70,10 @@ class TlsSocket:
     def pending(self) -> int:
         return self._socket.pending()
 
+    def abandon(self) -> None:
+        """Close this process's copy. To the client, nothing has happened."""
+        self._socket.close()
+
     def close(self) -> None:
         """Say goodbye, if there is room for that, and close."""
         with suppress(OSError, ValueError):
