@@ -132,7 +132,8 @@ class TestConfluent:
 
     def errors(self, settings: dict[str, Any]) -> list[Any]:
         found: list[Any] = []
-        admin = confluent_kafka.admin.AdminClient({**settings, "error_cb": found.append})
+        given: dict[str, Any] = {**settings, "error_cb": found.append}
+        admin = confluent_kafka.admin.AdminClient(given)
         deadline = time.monotonic() + 30
         while not found and time.monotonic() < deadline:
             admin.poll(0.05)
@@ -152,7 +153,7 @@ class TestConfluent:
         group = {"group.id": topic, "auto.offset.reset": "earliest"}
         with closing(confluent_kafka.Consumer({**settings, **group})) as consumer:
             consumer.subscribe([topic])
-            found = []
+            found: list[bytes | None] = []
             while len(found) < 20:
                 record = consumer.poll(60)
                 assert record is not None
