@@ -26,6 +26,8 @@ _IN_FLIGHT = 5
 _MEGABYTE = 1 << 20
 _PACED_MB_PER_SECOND = 40
 _WARM_UP_PART = 4
+_PATIENT = ("--timeout", "60000")
+"""How long the consumer waits for the first records: Kafka makes a topic for the group before."""
 _CLIENT_JVM = ("java", "-server", "-Xmx512m", "-XX:+UseG1GC")
 
 
@@ -62,7 +64,7 @@ class Load:
             address[1] = f"127.0.0.1:{self.broker.ports['SSL']}"
             address += ["--command-config", str(settings)]
         before = self.broker.cpu_seconds
-        said = self._tool("ConsumerPerformance", *address, "--topic", TOPIC, "--num-records", str(there))
+        said = self._tool("ConsumerPerformance", *address, "--topic", TOPIC, "--num-records", str(there), *_PATIENT)
         # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s
         fields = said.strip().splitlines()[-1].split(", ")
         if int(fields[4]) < there:

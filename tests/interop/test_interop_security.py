@@ -166,7 +166,7 @@ def wrong_plain(side: Side) -> list[Any]:
         b"\0a\0b\0c",
         b"",
     ):
-        for version in range(3):
+        for version in range(3) if token == b"" else [2]:
             client = side.connect()
             handshake(client, "PLAIN")
             found += [fields(authenticate(client, token, version)), ended(client)]
