@@ -44,7 +44,7 @@ def main() -> int:
     print("\n".join(report.lines()), flush=True)
     if options.no_suites:
         return int(not report.is_clean)
-    suites = [sys.executable, "-m", "pytest", "-q", "--randomised", "5", *_SUITES]
+    suites = [sys.executable, "-m", "pytest", "-q", "--randomised", "2", *_SUITES]
     return int(not report.is_clean) or subprocess.run(suites, check=False).returncode
 
 
