@@ -161,11 +161,20 @@ def update_features(dialog: Dialog, version: int) -> None:
     for level in (1, 2):
         kind = _SAFE_DOWNGRADE if level == 1 else _UPGRADE
         ask(("transaction.version", level, kind), validate_only=False)
-        answer = dialog.connection("").ask(
-            "api_versions", 4, {"client_software_name": "conformance", "client_software_version": "1"}
-        )
-        levels = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
-        dialog.note("level", levels["transaction.version"])
+        # Version 0 has no downgrade. Kafka's broker follows its controller: wait until it shows the level.
+        expected = level if version else 2
+        for _ in dialog.tries():
+            found = _transaction_version(dialog)
+            if found == expected:
+                break
+        dialog.note("level", found)
+
+
+def _transaction_version(dialog: Dialog) -> int:
+    software = {"client_software_name": "conformance", "client_software_version": "1"}
+    answer = dialog.connection("").ask("api_versions", 4, software)
+    (level,) = (e["max_version_level"] for e in answer["finalized_features"] if e["name"] == "transaction.version")
+    return int(level)
 
 
 @each_version(0, 1)
