@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.quotas.rate import WindowedRate
+from duralog.broker.quotas.rate import TokenBucket, WindowedRate
 from duralog.broker.wire.principal import Principal
 from duralog.broker.wire.request import Request
 from duralog.config import BrokerConfig
@@ -20,7 +20,8 @@ from duralog.storage.store import Store
 from tests.support.broker.raw_client import RawClient
 from tests.support.broker.set_clock import SetClock
 
-PRODUCE, FETCH, METADATA, API_VERSIONS, DESCRIBE_QUORUM, ALTER, DESCRIBE = 0, 1, 3, 18, 55, 49, 48
+PRODUCE, FETCH, METADATA, API_VERSIONS, DESCRIBE_QUORUM, ALTER = 0, 1, 3, 18, 55, 49
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 Connect = Callable[[], RawClient]
 
 
@@ -54,6 +55,14 @@ class TestRate:
         rate.record(5000, 0)
         rate.record(-5000, 10)
         assert rate.throttle_ms(100, 20) == 0
+
+
+def test_a_bucket_begins_full_and_may_be_overdrawn() -> None:
+    bucket = TokenBucket()
+    assert bucket.refill(2, 10, 5000) == 20
+    assert bucket.take(50) == -30
+    assert bucket.refill(2, 10, 6000) == -28
+    assert bucket.refill(2, 10, 600_000) == 20
 
 
 @pytest.fixture
@@ -314,3 +323,45 @@ def test_a_change_by_a_client_takes_effect_at_once(broker: Broker, connect: Conn
         pass
     assert client.receive(ALTER, 1).entries[0].error_code == 0
     assert ask(broker, client, PRODUCE, 9, produce(1000)).throttle_time > 0
+
+
+EXCEEDED = 89
+
+
+def ask_later(broker: Broker, client: RawClient, api: int, version: int, fields: dict[str, Any]) -> Any:
+    client.send(api, version, fields, client_id="c")
+    while not is_answered(broker, client):
+        pass
+    return client.receive(api, version)
+
+
+def new(name: str, partitions: int) -> dict[str, Any]:
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+    return {"topics": [topic], "timeout": 10_000, "validate_only": False}
+
+
+def test_partitions_above_the_quota_are_refused(broker: Broker, connect: Connect, clock: SetClock) -> None:
+    limit(broker, {"client-id": "c"}, controller_mutation_rate=1)
+    first = ask_later(broker, connect(), CREATE_TOPICS, 7, new("a", 20))
+    assert (first.topics[0].error_code, first.throttle_time) == (0, 0), "something was left"
+    client = connect()
+    second = ask_later(broker, client, CREATE_TOPICS, 7, new("b", 1))
+    assert (second.topics[0].error_code, second.throttle_time) == (EXCEEDED, 9000)
+    client.send(API_VERSIONS, 0, client_id="c")
+    assert not is_answered(broker, client)
+    growth = {"topics": [{"name": "a", "count": 21, "assignments": None}], "timeout": 10_000, "validate_only": False}
+    grown = ask_later(broker, connect(), CREATE_PARTITIONS, 3, growth)
+    assert (grown.results[0].error_code, grown.throttle_time) == (EXCEEDED, 9000)
+    deleted = ask_later(broker, connect(), DELETE_TOPICS, 5, {"topic_names": ["a"], "timeout": 10_000})
+    assert (deleted.responses[0].error_code, deleted.throttle_time) == (EXCEEDED, 9000)
+    clock.now_ms += 9001
+    assert is_answered(broker, client)
+    assert ask_later(broker, connect(), CREATE_TOPICS, 7, new("b", 1)).topics[0].error_code == 0
+
+
+def test_older_clients_wait_for_what_was_done(broker: Broker, connect: Connect) -> None:
+    limit(broker, {"client-id": "c"}, controller_mutation_rate=1)
+    created = ask_later(broker, connect(), CREATE_TOPICS, 5, new("a", 20))
+    assert (created.topics[0].error_code, created.throttle_time) == (0, 9000)
+    deleted = ask_later(broker, connect(), DELETE_TOPICS, 4, {"topic_names": ["a"], "timeout": 10_000})
+    assert (deleted.responses[0].error_code, deleted.throttle_time) == (0, 29_000)

@@ -151,3 +151,34 @@ def quotas_that_are_refused(dialog: Dialog) -> None:
     describe(dialog, 1, ("user", _EXACT, name), ("user", _DEFAULT, None))
     describe(dialog, 1, ("ip", _EXACT, "192.0.2.7"), ("user", _EXACT, name))
     describe(dialog, 1, ("ip", _EXACT, "192.0.2.7"), ("client-id", _DEFAULT, None))
+
+
+@scenario
+def partitions_above_the_quota(dialog: Dialog) -> None:
+    """Newer clients are refused, older ones wait. Each on a connection of its own: the one before is muted."""
+    name = dialog.name
+    alter(dialog, 1, ({"client-id": name}, {"controller_mutation_rate": 0.01}))
+    settled(dialog, {"client-id": name}, True)
+
+    def ask(what: str, api: str, version: int, **fields: object) -> None:
+        connection = dialog.fresh_connection()
+        try:
+            sent = connection.send(api, version, {"timeout": 30_000, **fields}, client_id=name)
+            answer = connection.receive(api, version, sent)
+            dialog.note(what, answer | {"throttle_time": answer["throttle_time"] > 0})
+        finally:
+            connection.close()
+
+    def new(suffix: str) -> list[Fields]:
+        return [{"name": f"{name}-{suffix}", "num_partitions": 2, "replication_factor": 1}]
+
+    ask("within the quota", "create_topics", 7, topics=new("a"))
+    ask("above it", "create_topics", 7, topics=new("b"))
+    ask("above it, and older", "create_topics", 5, topics=new("c"))
+    growth = [{"name": f"{name}-a", "count": 3, "assignments": None}]
+    ask("more partitions", "create_partitions", 3, topics=growth)
+    ask("more partitions, and older", "create_partitions", 2, topics=growth)
+    ask("deleted", "delete_topics", 5, topic_names=[f"{name}-a"])
+    ask("deleted, and older", "delete_topics", 4, topic_names=[f"{name}-a"])
+    alter(dialog, 1, ({"client-id": name}, {"controller_mutation_rate": None}))
+    settled(dialog, {"client-id": name}, False)

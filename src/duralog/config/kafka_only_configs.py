@@ -34,8 +34,6 @@ controller.quorum.fetch.timeout.ms int=2000
 controller.quorum.request.timeout.ms int=2000
 controller.quorum.retry.backoff.ms int=20
 controller.quorum.voters list=
-controller.quota.window.num int=11
-controller.quota.window.size.seconds int=1
 controller.socket.timeout.ms int=30000
 create.topic.policy.class.name class
 delegation.token.expiry.check.interval.ms long=3600000

@@ -73,6 +73,10 @@ class ServerSettings(SecuritySettings):
     )
     quota_window_num: int = config(INT, 11, at_least(1), doc="Windows over which a client's rates are measured.")
     quota_window_size_seconds: int = config(INT, 1, at_least(1), doc="The length of each of them.")
+    controller_quota_window_num: int = config(
+        INT, 11, at_least(1), doc="Windows whose `controller_mutation_rate` a client may use at once."
+    )
+    controller_quota_window_size_seconds: int = config(INT, 1, at_least(1), doc="The length of each of them.")
     socket_request_max_bytes: int = config(
         INT, 100 << 20, at_least(1), doc="The largest request that is read. Less than 512 leaves no way in."
     )

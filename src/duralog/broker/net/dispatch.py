@@ -237,6 +237,8 @@ class _Exchange:
         delay_ms = throttle(self._request, busy_seconds, self._size)
         if isinstance(answer, RawAnswer):
             delay_ms = max(delay_ms, answer.throttle_ms)
+        elif not isinstance(answer, Silence):
+            delay_ms = max(delay_ms, answer.get("throttle_time", 0))
         if delay_ms <= 0 or answer is Silence.CLOSE:
             return answer
         self._peer.mute(delay_ms)

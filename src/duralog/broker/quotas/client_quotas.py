@@ -10,6 +10,8 @@ A client above its quota gets its answer at once, with the time to wait in it (`
 read from its connection until then. A Fetch above the quota is answered without records. Nothing sleeps, and without
 quotas nothing is counted.
 
+Partitions that are created and deleted (`controller_mutation_rate`) are counted where topics are changed.
+
 Connections of an address above its `connection_creation_rate` are accepted and not served, and closed after the delay.
 """
 
@@ -26,12 +28,14 @@ from duralog.broker.quotas.entities import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     IP,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     USER,
 )
-from duralog.broker.quotas.rate import WindowedRate
+from duralog.broker.quotas.mutations import MutationQuota
+from duralog.broker.quotas.rate import TokenBucket, WindowedRate
 from duralog.broker.runtime import Runtime
 from duralog.broker.wire.request import Request
 from duralog.storage.metadata.client_quotas import QuotaEntity
@@ -42,7 +46,7 @@ _EXEMPT = frozenset({17, 27, 36})
 _MANY = 1000
 """Rates and clients that are remembered before those that are no longer needed are removed."""
 _LONGEST_MS = 2**31 - 1
-_CLIENT_KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+_CLIENT_KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 _PERCENT = 100
 
 RateKey = tuple[str, str, str]
@@ -90,6 +94,7 @@ class ClientQuotas:
         """By the quota's key."""
         self._usages: dict[RateKey, Usage | None] = {}
         self._rates: dict[RateKey, WindowedRate] = {}
+        self._buckets: dict[RateKey, TokenBucket] = {}
         self._by_address: dict[str, float] = {}
         self._names: dict[str, frozenset[str]] = {}
         self.follow()
@@ -141,6 +146,21 @@ class ClientQuotas:
         usage = self._usage(CONSUMER_BYTE_RATE, request)
         return None if usage is None else FetchQuota(self, usage)
 
+    def of_mutations(self, request: Request, strict_since: int) -> MutationQuota:
+        """The quota for the partitions that this request creates or deletes. From this version on, it is refused."""
+        limits = self._limits[CONTROLLER_MUTATION_RATE]
+        found = _most_specific(limits, request.principal.name, request.client_id or "") if limits else None
+        if found is None:
+            return MutationQuota()
+        allowed, counted_by = found
+        key = (CONTROLLER_MUTATION_RATE, *counted_by)
+        if key not in self._buckets and len(self._buckets) >= _MANY:
+            self._buckets.clear()
+        config = self._runtime.config
+        burst_seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
+        bucket = self._buckets.setdefault(key, TokenBucket())
+        return MutationQuota(bucket, allowed, burst_seconds, self.now_ms, is_strict=request.version >= strict_since)
+
     def _usage(self, key: str, request: Request) -> Usage | None:
         limits = self._limits[key]
         if not limits:
@@ -150,27 +170,9 @@ class ClientQuotas:
         if wanted not in self._usages:
             if len(self._usages) >= _MANY:
                 self._usages.clear()
-            self._usages[wanted] = self._find(limits, key, user, client_id)
+            found = _most_specific(limits, user, client_id)
+            self._usages[wanted] = None if found is None else Usage(found[0], self._rate((key, *found[1])))
         return self._usages[wanted]
-
-    def _find(self, limits: Mapping[QuotaEntity, float], key: str, user: str, client_id: str) -> Usage | None:
-        """The most specific quota that there is."""
-        one_user, any_user = (USER, user), (USER, None)
-        one_client, any_client = (CLIENT_ID, client_id), (CLIENT_ID, None)
-        for entity, counted_by in (
-            ({one_user, one_client}, (user, client_id)),
-            ({one_user, any_client}, (user, client_id)),
-            ({one_user}, (user, "")),
-            ({any_user, one_client}, (user, client_id)),
-            ({any_user, any_client}, (user, client_id)),
-            ({any_user}, (user, "")),
-            ({one_client}, ("", client_id)),
-            ({any_client}, ("", client_id)),
-        ):
-            limit = limits.get(frozenset(entity))
-            if limit is not None:
-                return Usage(limit, self._rate((key, *counted_by)))
-        return None
 
     def _rate(self, key: RateKey) -> WindowedRate:
         rate = self._rates.get(key)
@@ -215,6 +217,28 @@ class ClientQuotas:
         if delay_ms > 0:
             rate.record(-1, now_ms)
         return delay_ms
+
+
+def _most_specific(
+    limits: Mapping[QuotaEntity, float], user: str, client_id: str
+) -> tuple[float, tuple[str, str]] | None:
+    """The limit that applies, and the user and client id that it is counted by."""
+    one_user, any_user = (USER, user), (USER, None)
+    one_client, any_client = (CLIENT_ID, client_id), (CLIENT_ID, None)
+    for entity, counted_by in (
+        ({one_user, one_client}, (user, client_id)),
+        ({one_user, any_client}, (user, client_id)),
+        ({one_user}, (user, "")),
+        ({any_user, one_client}, (user, client_id)),
+        ({any_user, any_client}, (user, client_id)),
+        ({any_user}, (user, "")),
+        ({one_client}, ("", client_id)),
+        ({any_client}, ("", client_id)),
+    ):
+        limit = limits.get(frozenset(entity))
+        if limit is not None:
+            return limit, counted_by
+    return None
 
 
 def _whole(milliseconds: float) -> int:

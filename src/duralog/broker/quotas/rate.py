@@ -53,3 +53,27 @@ class WindowedRate:
         oldest_ms = now_ms - self._windows_kept * self._window_ms
         while self._windows and self._windows[0][0] <= oldest_ms:
             self._windows.popleft()
+
+
+class TokenBucket:
+    """What may be used at once, refilled at the rate that is allowed. It begins full, and may be overdrawn once."""
+
+    __slots__ = ("_at_ms", "_tokens")
+
+    def __init__(self) -> None:
+        self._tokens: float | None = None
+        self._at_ms = 0.0
+
+    def refill(self, allowed: float, burst_seconds: float, now_ms: float) -> float:
+        """The tokens that there are now: negative if too many were taken."""
+        most = allowed * burst_seconds
+        before = most if self._tokens is None else self._tokens
+        self._tokens = min(most, before + allowed * max(now_ms - self._at_ms, 0) / 1000)
+        self._at_ms = now_ms
+        return self._tokens
+
+    def take(self, tokens: float) -> float:
+        """What is left. REQUIRES: it was refilled before."""
+        assert self._tokens is not None
+        self._tokens -= tokens
+        return self._tokens

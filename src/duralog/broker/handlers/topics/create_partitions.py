@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from duralog.broker.quotas.client_quotas import ClientQuotas
+from duralog.broker.quotas.mutations import MutationQuota
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import DUPLICATE, TIMED_OUT, TOO_MANY, Fault, fault_of, more_partitions_fault
 from duralog.broker.topics.topics import Topics
@@ -18,9 +20,11 @@ from duralog.storage.metadata.changes import MOST_PARTITIONS
 
 _NO_TOPIC = Fault(codes.UNKNOWN_TOPIC_OR_PARTITION, None)
 _DONE = Fault(codes.NONE, None)
+_QUOTA_ERROR_SINCE = 3
+"""The first version whose clients know that a quota was exceeded."""
 
 
-def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, quotas: ClientQuotas, request: Request) -> Answer:
     message = request.message
     if message.timeout <= 0:
         return refuse(request, *TIMED_OUT)
@@ -28,7 +32,8 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     repeated = [_result(name, DUPLICATE) for name, count in counts.items() if count > 1]
     wanted = [topic for topic in message.topics if counts[topic.name] == 1]
     later = DelayedAnswer()
-    growth = _Growth(runtime, validate_only=message.validate_only)
+    quota = quotas.of_mutations(request, _QUOTA_ERROR_SINCE)
+    growth = _Growth(runtime, quota, validate_only=message.validate_only)
 
     def work() -> list[Fields]:
         return [_result(topic.name, growth.of(topic)) for topic in wanted]
@@ -38,7 +43,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
             topics.refresh(name)
         if error is not None:
             raise error
-        later.answer({"results": repeated + results})
+        later.answer({"results": repeated + results, "throttle_time": quota.throttle_ms})
 
     topics.change(work, then, later)
     return later
@@ -47,8 +52,9 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
 class _Growth:
     """The topics of one request, extended one after the other on a worker thread."""
 
-    def __init__(self, runtime: Runtime, *, validate_only: bool) -> None:
+    def __init__(self, runtime: Runtime, quota: MutationQuota, *, validate_only: bool) -> None:
         self._runtime = runtime
+        self._quota = quota
         self._validate_only = validate_only
         self._room = MOST_PARTITIONS
         self.grown: list[str] = []
@@ -67,6 +73,9 @@ class _Growth:
         self._room -= topic.count - present
         if self._validate_only:
             return _DONE
+        fault = self._quota.take(topic.count - present)
+        if fault is not None:
+            return fault
         self.grown.append(topic.name)
         try:
             store.add_partitions(topic.name, topic.count)

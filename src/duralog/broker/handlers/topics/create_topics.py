@@ -13,6 +13,8 @@ from typing import Any
 
 from duralog.broker.configs.faults import topic_configs_fault
 from duralog.broker.configs.resources import effective_topic_configs
+from duralog.broker.quotas.client_quotas import ClientQuotas
+from duralog.broker.quotas.mutations import MutationQuota
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import (
     DUPLICATE,
@@ -32,8 +34,11 @@ from duralog.errors import DuralogError
 from duralog.format.filenames import collision_key
 from duralog.storage.metadata.changes import MOST_PARTITIONS
 
+_QUOTA_ERROR_SINCE = 6
+"""The first version whose clients know that a quota was exceeded."""
 
-def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
+
+def handle(runtime: Runtime, topics: Topics, quotas: ClientQuotas, request: Request) -> Answer:
     message = request.message
     if message.timeout <= 0:
         return refuse(request, *TIMED_OUT)
@@ -42,7 +47,8 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     repeated = [_refused(name, DUPLICATE) for name, count in counts.items() if count > 1]
     if sum(max(_partition_count(runtime, topic), 0) for topic in wanted) > MOST_PARTITIONS:
         return refuse(request, *TOO_MANY)
-    creation = _Creation(runtime, validate_only=message.validate_only)
+    quota = quotas.of_mutations(request, _QUOTA_ERROR_SINCE)
+    creation = _Creation(runtime, quota, validate_only=message.validate_only)
     later = DelayedAnswer()
 
     def then(results: list[Fields], error: Exception | None) -> None:
@@ -50,7 +56,7 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
             topics.refresh(name)
         if error is not None:
             raise error
-        later.answer({"topics": results + repeated})
+        later.answer({"topics": results + repeated, "throttle_time": quota.throttle_ms})
 
     topics.change(lambda: [creation.of(topic) for topic in wanted], then, later)
     return later
@@ -59,8 +65,9 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
 class _Creation:
     """The topics of one request, created one after the other on a worker thread."""
 
-    def __init__(self, runtime: Runtime, *, validate_only: bool) -> None:
+    def __init__(self, runtime: Runtime, quota: MutationQuota, *, validate_only: bool) -> None:
         self._runtime = runtime
+        self._quota = quota
         self._validate_only = validate_only
         self._by_collision_key: dict[str, str] | None = None
         self._effective: dict[tuple[tuple[str, str], ...], list[Fields]] = {}
@@ -73,6 +80,8 @@ class _Creation:
         fault = self._fault(topic, configs)
         topic_id: object = uuid.uuid4()
         partitions = _partition_count(self._runtime, topic)
+        if fault is None and not self._validate_only:
+            fault = self._quota.take(partitions)
         if fault is None and not self._validate_only:
             try:
                 topic_id = store.create_topic(topic.name, partitions, configs)

@@ -10,6 +10,8 @@ from collections import Counter
 from functools import partial
 
 from duralog.broker.net.log_lines import LogLines
+from duralog.broker.quotas.client_quotas import ClientQuotas
+from duralog.broker.quotas.mutations import MutationQuota
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.topic_faults import DUPLICATE, TIMED_OUT, UNKNOWN_ID, UNKNOWN_TOPIC, Fault, fault_of
 from duralog.broker.topics.topics import Topics, TopicView
@@ -17,6 +19,8 @@ from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 
 _BY_ID_SINCE = 6
+_QUOTA_ERROR_SINCE = 5
+"""The first version whose clients know that a quota was exceeded."""
 _DISABLED_SINCE = 3
 """The first version with an error code for deletion that is switched off."""
 _NOT_ENABLED = Fault(codes.TOPIC_DELETION_DISABLED, None)
@@ -28,18 +32,26 @@ _NAME_OF_ID = Fault(codes.INVALID_REQUEST, "The provided topic name maps to an I
 _Asked = tuple[str | None, uuid.UUID | None]
 
 
-def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, quotas: ClientQuotas, request: Request) -> Answer:
     if not runtime.config.delete_topic_enable:
         if request.version < _DISABLED_SINCE:
             return refuse(request, codes.INVALID_REQUEST, None)
         return refuse(request, *_NOT_ENABLED)
     if request.message.timeout <= 0:
         return refuse(request, *TIMED_OUT)
-    answers, found = _resolved(topics, _asked(request))
-    deletion = _Deletion(answers, len(found), runtime.log_lines)
+    answers, asked = _resolved(topics, _asked(request))
+    quota = quotas.of_mutations(request, _QUOTA_ERROR_SINCE)
+    found = []
+    for topic in asked:
+        fault = quota.take(len(topic.partitions))
+        if fault is None:
+            found.append(topic)
+        else:
+            answers.append(_response(topic.name, topic.topic_id, fault))
+    deletion = _Deletion(answers, len(found), quota, runtime.log_lines)
     for topic in found:
         topics.delete(topic.name, partial(deletion.finished, topic), deletion.later)
-    return deletion.later if found else {"responses": answers}
+    return deletion.later if found else {"responses": answers, "throttle_time": quota.throttle_ms}
 
 
 def _asked(request: Request) -> list[_Asked]:
@@ -81,10 +93,11 @@ def _resolved(topics: Topics, asked: list[_Asked]) -> tuple[list[Fields], list[T
 class _Deletion:
     """Answers when the last topic of a request is deleted."""
 
-    def __init__(self, answers: list[Fields], expected: int, log_lines: LogLines) -> None:
+    def __init__(self, answers: list[Fields], expected: int, quota: MutationQuota, log_lines: LogLines) -> None:
         self.later = DelayedAnswer()
         self._answers = answers
         self._expected = expected
+        self._quota = quota
         self._log_lines = log_lines
 
     def finished(self, topic: TopicView, result: TopicView | Exception) -> None:
@@ -92,7 +105,7 @@ class _Deletion:
         self._answers.append(_response(topic.name, topic.topic_id, fault))
         self._expected -= 1
         if self._expected == 0 and not self.later.is_answered:
-            self.later.answer({"responses": self._answers})
+            self.later.answer({"responses": self._answers, "throttle_time": self._quota.throttle_ms})
 
 
 def _response(name: str | None, topic_id: uuid.UUID | None, fault: Fault) -> Fields:
