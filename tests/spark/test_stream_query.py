@@ -15,8 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import duralog
 from duralog import Record, Store
-from duralog.spark import explain
-from duralog.spark import lag
+from duralog.spark import explain, lag
 from duralog.spark.spark_versions import HAS_READ_LIMITS
 
 pytestmark = pytest.mark.spark
