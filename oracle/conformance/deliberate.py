@@ -21,10 +21,8 @@ class Meant:
 
 
 _NOT_OFFERED = {
-    "there is one way in, loopback or a network that is trusted": (
-        "sasl_handshake", "sasl_authenticate", "describe_acls", "create_acls", "delete_acls",
+    "delegation tokens are not served": (
         "create_delegation_token", "renew_delegation_token", "expire_delegation_token", "describe_delegation_token",
-        "describe_user_scram_credentials", "alter_user_scram_credentials",
     ),
     "there is one node: nothing to elect, to move or to vote on": (
         "add_raft_voter", "remove_raft_voter", "unregister_broker",

@@ -1,6 +1,7 @@
 """All scenarios. Importing this package fills the table."""
 
 from oracle.conformance.scenarios import (
+    acls,
     cluster_admin,
     configs,
     consumer_groups,
@@ -21,6 +22,7 @@ from oracle.conformance.scenarios import (
 )
 
 __all__ = [
+    "acls",
     "cluster_admin",
     "configs",
     "consumer_groups",

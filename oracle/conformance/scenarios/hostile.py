@@ -24,7 +24,7 @@ VERSIONS = {
     "api_versions": (0, 4), "alter_replica_log_dirs": (1, 2), "elect_leaders": (0, 2),
     "alter_partition_reassignments": (0, 1), "list_partition_reassignments": (0, 0), "describe_client_quotas": (0, 1),
     "alter_client_quotas": (0, 1), "describe_quorum": (0, 2), "update_features": (0, 2),
-    "list_config_resources": (0, 1),
+    "list_config_resources": (0, 1), "describe_acls": (1, 3), "create_acls": (1, 3), "delete_acls": (1, 3),
 }  # fmt: skip
 """The APIs that duralog promises, with the versions that Kafka 4.3.1 serves."""
 
