@@ -15,15 +15,27 @@ import typer
 import typer.testing
 from hypothesis import HealthCheck, settings
 
+from duralog.kernels.compilation import machine_code
+from duralog.kernels.compilation.catalog import all_kernels
+
 # Typer builds all commands again for each call of a CliRunner: 70 ms, a hundred times what most commands take.
 typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
-# Tests call functions that are part of kernels, and kernels of their own. The machine code of a wheel has tests that
-# compare it with what numba makes here (tests/unit/kernels/test_machine_code.py).
-os.environ.setdefault("DURALOG_KERNELS", "numba")
-
 # Spark's JVMs live for minutes: the compiler that makes the fastest code would take a third of their CPU time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def _use_shipped_kernels() -> None:
+    """Run the machine code of the package, as users do. What kernels are made of is compiled: tests call it."""
+    shipped = machine_code.FUNCTIONS
+    if shipped is not None:
+        machine_code.FUNCTIONS = None
+        for name, kernel in all_kernels().items():
+            kernel.run = shipped[name]
+        machine_code.FUNCTIONS = shipped
+
+
+_use_shipped_kernels()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

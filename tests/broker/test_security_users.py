@@ -9,10 +9,10 @@ from base64 import b64decode, b64encode
 from pathlib import Path
 
 import pytest
-from duralog.config.jaas import jaas_options
 from typer.testing import CliRunner
 
 from duralog.command_line import app
+from duralog.config.jaas import jaas_options
 from duralog.errors import CorruptRecord, InvalidConfig
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism, apply_removal
 from duralog.storage.store import Store

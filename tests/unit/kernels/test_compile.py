@@ -31,7 +31,7 @@ print(*notices, CACHE_FOLDER.parent)
 
 
 def run(cache: Path, **environment: str) -> list[str]:
-    given = os.environ | {"DURALOG_CACHE_DIR": str(cache)} | environment
+    given = os.environ | {"DURALOG_CACHE_DIR": str(cache), "DURALOG_KERNELS": "numba"} | environment
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=given, check=True, timeout=600, capture_output=True, text=True
     )
@@ -85,7 +85,7 @@ def test_the_callers_setting_of_numba_is_left_alone(monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 def test_several_processes_fill_one_cache_at_once(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    given = os.environ | {"DURALOG_CACHE_DIR": str(cache)}
+    given = os.environ | {"DURALOG_CACHE_DIR": str(cache), "DURALOG_KERNELS": "numba"}
     processes = [
         subprocess.Popen([sys.executable, "-c", PROGRAM], env=given, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
@@ -128,6 +128,7 @@ def test_a_warning_names_the_reason_unless_numba_was_chosen(
     monkeypatch.setattr(compiling, "on_compile", None)
     monkeypatch.setattr(compiling, "_has_warned", False)
     monkeypatch.setattr(machine_code, "WHY_NOT", "for a test")
+    monkeypatch.setattr(machine_code, "IS_CHOSEN", True)
     compiling._announce("one")
     assert not caplog.records
     monkeypatch.setattr(machine_code, "IS_CHOSEN", False)

@@ -89,5 +89,5 @@ def test_a_restricted_cpu_gets_the_tables() -> None:
         "assert scan.scan_batches(data, 0, True, rows)[0] == 1\n"
         "assert rows['crc_ok'][0] == 1\n"
     )
-    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    environment = os.environ | {"DURALOG_KERNELS": "numba", "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=600)

@@ -80,6 +80,6 @@ def test_a_cpu_without_vectors_makes_the_same_digests() -> None:
         "assert digests.tobytes() == b''.join(hashlib.md5(data[n : 2 * n]).digest() for n in range(100))\n"
         "print(LANES)\n"
     )
-    plain = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    plain = {**os.environ, "DURALOG_KERNELS": "numba", "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     answer = subprocess.run([sys.executable, "-c", script], env=plain, capture_output=True, text=True, check=False)
     assert (answer.stdout, answer.stderr) == ("16\n", "")
