@@ -22,7 +22,6 @@ tests=(
     tests/spark/test_source_batch.py
     tests/spark/test_source_columns.py
     tests/spark/test_source_damage.py
-    tests/spark/test_stream_killed.py
     tests/spark/test_stream_query.py
     tests/spark/test_versions.py
 )
