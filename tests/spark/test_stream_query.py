@@ -160,6 +160,7 @@ def test_retention_and_compaction_under_a_running_query(store: Store, query: Que
     assert set(expected(("c", 0, 0, 5), ("c", 0, 9, 15))) <= set(found)
 
 
+@pytest.mark.since_spark("4.2")
 def test_watermarks(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     """Windows of the records' own times: closed by a later record, and not opened again by a late one."""
     log = store.partition("a", 0)
