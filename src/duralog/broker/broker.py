@@ -110,11 +110,15 @@ class Broker:
         self._process = forks.here
         with ExitStack() as opened:
             listeners = [opened.enter_context(bind(listener.bound)) for listener in self._listening.listeners]
+            # Before the store is opened: wrong configs leave no directory.
+            securities = [self._security(listener) for listener in self._listening.listeners]
             data_dir = self._data_dir or opened.enter_context(ephemeral_folder())
             self.store = Store(data_dir, config=self._given_config, clock=self.clock)
             opened.callback(self._close_store)
             self._is_open = True
-            securities = [self._security(listener) for listener in self._listening.listeners]
+            for security in securities:
+                if security is not None:
+                    security.follow(self.config)
             self._make_parts([listener.getsockname()[1] for listener in listeners], opened)
             self._warn_of_stored_configs()
             self.groups.load()
