@@ -33,10 +33,12 @@ NAVIGATION = {
         "docs/howto/upgrade-old-logs",
         "docs/howto/tune-the-machine",
         "docs/howto/run-as-a-service",
+        "docs/howto/spark-platforms",
     ],
     "Guides": [
         "docs/store",
         "docs/broker",
+        "docs/security",
         "docs/spark",
         "docs/console",
         "docs/compaction",

@@ -22,7 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HASHES = ROOT / "requirements.sha256"
 _PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;]+)")
-_PYTHON = re.compile(r"(cp31[1-9]|cp3|py3)(\..*)?|.*\.py3")
+_PYTHON = re.compile(r"cp31[1-9]-.*|cp3\d+-abi3|(.*\.)?py3(\..*)?-none")
+"""Tags of the interpreter and its interface: a wheel of the stable interface names its first Python."""
 _PLATFORM = re.compile(r"any|(many|musl)?linux.*_(x86_64|aarch64)")
 
 
@@ -86,10 +87,10 @@ def _fits(file: str, name: str, version: str) -> bool:
     if not file.endswith(".whl"):
         stem = file.removesuffix(".tar.gz").removesuffix(".zip")
         return _normalised(stem) == _normalised(f"{name}-{version}")
-    _, found, *_, python, _, platforms = file.removesuffix(".whl").split("-")
+    _, found, *_, python, interface, platforms = file.removesuffix(".whl").split("-")
     return (
         found == version
-        and _PYTHON.fullmatch(python) is not None
+        and _PYTHON.fullmatch(f"{python}-{interface}") is not None
         and any(_PLATFORM.fullmatch(each) for each in platforms.split("."))
     )
 
