@@ -138,7 +138,7 @@ class BrokerCollector(Collector):
             yield from _of_loop(figures)
             yield of_lag(self._parts.runtime.store, figures.committed)
         store = self._parts.runtime.store
-        yield from of_store(store, {} if figures is None else figures.fetched_bytes)
+        yield from of_store(store, None if figures is None else figures.fetched_bytes)
 
     def _ask_loop(self) -> LoopFigures | None:
         """None if the loop does not answer in time: the scrape has the rest."""

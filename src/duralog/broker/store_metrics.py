@@ -1,20 +1,21 @@
 """The metrics of the store and its topics for Prometheus: sizes, rates, flushes, the cleaner, and the lag of groups.
 
-The number of series is bounded: a fixed number of topics, the largest ones, has series of its own, and the others are
-added up under an empty topic; the same for the partitions that groups lag behind most.
+The number of series is bounded: a fixed number of topics, the largest ones, has series of its own. The sizes of the
+others are added up under an empty topic, and so are the smallest lags of groups. Counters are not: the sum would jump
+when another topic becomes one of the largest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from duralog.broker.groups.offsets.table import TopicOffsets
 from duralog.format.topic_partition import TopicPartition
-from duralog.storage.log.flush_times import FLUSH_BUCKETS_SECONDS
+from duralog.storage.log.flush_times import FLUSH_BUCKETS_SECONDS, FlushTimes
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
 
@@ -22,8 +23,8 @@ MOST_TOPICS = 200
 MOST_LAGS = 2_000
 
 
-def of_store(store: Store, fetched_bytes: Mapping[str, int]) -> Iterator[Metric]:
-    """From any thread. `fetched_bytes` are those of fetch answers, by topic."""
+def of_store(store: Store, fetched_bytes: Mapping[str, int] | None) -> Iterator[Metric]:
+    """From any thread. `fetched_bytes` are those of fetch answers, by topic; None if they are unknown."""
     # Not by `Store.partition`: a scrape must not wait for changes of topics or create missing logs.
     found: dict[str, list[PartitionLog]] = {}
     partitions = offline = 0
@@ -39,7 +40,7 @@ def of_store(store: Store, fetched_bytes: Mapping[str, int]) -> Iterator[Metric]
     yield gauge("partitions", "Partitions.", partitions)
     yield gauge("offline_partitions", "Partitions that could not be loaded or created.", offline)
     yield from _of_topics(found, fetched_bytes)
-    yield _of_flushes(log for logs in found.values() for log in logs)
+    yield _of_flushes(store.flush_times)
     held = store.held
     yield gauge(
         "held_records",
@@ -49,49 +50,38 @@ def of_store(store: Store, fetched_bytes: Mapping[str, int]) -> Iterator[Metric]
     yield gauge("held_bytes", "Bytes of the held records.", sum(topic.size_bytes for topic in held))
     yield gauge(
         "background_errors",
-        "Background failures, such as of flushes and compactions.",
+        "The background failures that are remembered, such as of flushes and compactions.",
         len(store.background_errors),
     )
+    yield counter("background_failures", "All background failures so far.", store.background_error_count)
     yield from _of_cleaner(store)
 
 
-def _of_topics(found: Mapping[str, list[PartitionLog]], fetched_bytes: Mapping[str, int]) -> Iterator[Metric]:
+def _of_topics(found: Mapping[str, list[PartitionLog]], fetched_bytes: Mapping[str, int] | None) -> Iterator[Metric]:
     sizes = Counter({name: sum(log.size_bytes for log in logs) for name, logs in found.items()})
-    largest = [name for name, _ in sizes.most_common(MOST_TOPICS)]
-    appended = {name: sum(log.appended_bytes for log in logs) for name, logs in found.items()}
-    offsets = {name: sum(log.end_offset for log in logs) for name, logs in found.items()}
-
-    def counted(name: str, doc: str, by_topic: Mapping[str, int]) -> Metric:
-        return _by_topic(CounterMetricFamily(f"duralog_{name}", doc, labels=["topic"]), by_topic, largest)
-
+    largest = dict(sizes.most_common(MOST_TOPICS))
     size = GaugeMetricFamily("duralog_log_bytes", "Bytes of the logs.", labels=["topic"])
-    yield _by_topic(size, sizes, largest)
-    yield counted("appended_bytes", "Bytes that were appended to the logs.", appended)
-    yield counted("end_offsets", "The end offsets of all partitions, added up. The rate is that of records.", offsets)
-    yield counted("fetched_bytes", "Bytes of records that clients fetched.", fetched_bytes)
-
-
-def _by_topic(
-    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, int], largest: Iterable[str]
-) -> Metric:
-    left = sum(values.values())
+    for name, value in largest.items():
+        size.add_metric([name], value)
+    size.add_metric([""], sizes.total() - sum(largest.values()))
+    yield size
+    appended = CounterMetricFamily("duralog_appended_bytes", "Bytes that were appended to the logs.", labels=["topic"])
+    offsets = CounterMetricFamily(
+        "duralog_end_offsets", "The end offsets of all partitions, added up: the rate of records.", labels=["topic"]
+    )
+    fetched = CounterMetricFamily("duralog_fetched_bytes", "Bytes of records that clients fetched.", labels=["topic"])
     for name in largest:
-        family.add_metric([name], values.get(name, 0))
-        left -= values.get(name, 0)
-    family.add_metric([""], left)
-    return family
+        appended.add_metric([name], sum(log.appended_bytes for log in found[name]))
+        offsets.add_metric([name], sum(log.end_offset for log in found[name]))
+        if fetched_bytes is not None:
+            fetched.add_metric([name], fetched_bytes.get(name, 0))
+    yield from (appended, offsets, fetched)
 
 
-def _of_flushes(logs: Iterable[PartitionLog]) -> Metric:
-    buckets, seconds = [0] * (len(FLUSH_BUCKETS_SECONDS) + 1), 0.0
-    for log in logs:
-        times = log.flush_times
-        if times is not None:
-            buckets = [sum(pair) for pair in zip(buckets, times.buckets, strict=True)]
-            seconds += times.seconds
+def _of_flushes(times: FlushTimes) -> Metric:
     bounds = [*(str(bound) for bound in FLUSH_BUCKETS_SECONDS), "+Inf"]
     family = HistogramMetricFamily("duralog_flush_seconds", "How long flushes of a log took.")
-    family.add_metric([], list(zip(bounds, accumulate(buckets), strict=True)), seconds)
+    family.add_metric([], list(zip(bounds, accumulate(times.buckets), strict=True)), times.seconds)
     return family
 
 

@@ -61,6 +61,7 @@ class PartitionLoader:
         self._read_only = read_only
         self._clock = clock
         self._environment = LogEnvironment(file_system=files, clock=clock, run_later=run_later)
+        self.flush_times = self._environment.flush_times
         self._recovery_points = dict(directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT))
         self._log_starts = dict(directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
         self.cleaner_checkpoint = CleanerCheckpoint(directory)

@@ -34,6 +34,7 @@ from duralog.storage.disk.background import BackgroundError, Clock, Scheduler, w
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
 from duralog.storage.disk.parallel import ShowProgress
 from duralog.storage.held_records import HeldRecords, HeldTopic
+from duralog.storage.log.flush_times import FlushTimes
 from duralog.storage.log.log_retention import retain
 from duralog.storage.log.partition_log import Logs, PartitionLog
 from duralog.storage.log.retention import (
@@ -181,6 +182,16 @@ class Store:
     def background_errors(self) -> tuple[BackgroundError, ...]:
         """Errors of the background threads, the latest last."""
         return self._scheduler.errors
+
+    @property
+    def background_error_count(self) -> int:
+        """All errors of the background threads so far. `background_errors` keeps the latest ones only."""
+        return self._scheduler.error_count
+
+    @property
+    def flush_times(self) -> FlushTimes:
+        """How long the flushes of all logs took."""
+        return self._opened.loader.flush_times
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:

@@ -79,6 +79,7 @@ class Scheduler:
         self._changed = threading.Condition()
         self._stopping = False
         self._errors: deque[BackgroundError] = deque(maxlen=_MOST_ERRORS)
+        self.error_count = 0
         self._name = name
         self._thread_numbers = itertools.count()
         self._wanted_threads = 0
@@ -115,6 +116,7 @@ class Scheduler:
         """Log and keep an error of a task that continues."""
         failure = BackgroundError(name, error)
         self._errors.append(failure)
+        self.error_count += 1
         _logger.error("%s", failure)
 
     def run_due(self) -> int:

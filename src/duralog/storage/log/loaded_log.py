@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from duralog.storage.append.producer_snapshots import ProducerSnapshots
 from duralog.storage.append.producer_state import ProducerState
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.log.flush_times import FlushTimes
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.rolling import RandomBelow
 from duralog.storage.segment.segments import Segments
@@ -49,3 +50,4 @@ class LogEnvironment:
     run_later: RunLater = _at_once
     """For work that no caller waits for: flushing after a roll, removing the files of deleted segments."""
     random_below: RandomBelow = random.randrange
+    flush_times: FlushTimes = field(default_factory=FlushTimes)

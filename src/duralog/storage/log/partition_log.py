@@ -29,7 +29,6 @@ from duralog.storage.append.plain_admission import admit_plain
 from duralog.storage.append.record_append import SendingProducer, batches_of_records, batches_of_table, marker_batch
 from duralog.storage.append.validation import validate
 from duralog.storage.disk.file_system import FileSystem
-from duralog.storage.log.flush_times import FlushTimes
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.readable_log import ReadableLog
@@ -153,11 +152,6 @@ class PartitionLog(ReadableLog):
     @property
     def last_flush_ms(self) -> int:
         return self._writer.last_flush_ms
-
-    @property
-    def flush_times(self) -> FlushTimes | None:
-        """None if it was not flushed since it was opened."""
-        return self._writer.flush_times
 
     @property
     def appended_bytes(self) -> int:

@@ -38,7 +38,6 @@ from duralog.storage.append.validation import ValidBatches
 from duralog.storage.disk import forks
 from duralog.storage.disk.file_system import LockLost
 from duralog.storage.log.abort_markers import AbortMarkers
-from duralog.storage.log.flush_times import FlushTimes
 from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.retention import DELETE
 from duralog.storage.log.rolling import (
@@ -101,8 +100,7 @@ class LogWriter:
         self.leader_epoch = max(loaded.leader_epochs.latest_epoch, leader_epoch)
         self.recovery_point = loaded.recovery_point
         self.last_flush_ms = self.clock()
-        self.flush_times: FlushTimes | None = None
-        """None until the first flush."""
+        self._flush_times = environment.flush_times
         self.appended_bytes = 0
         """Since the log was opened."""
         self.refusal: str | None = "it was opened for reading" if read_only else None
@@ -364,9 +362,7 @@ class LogWriter:
                     self._rolled.remove(segment)
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self.clock()
-            if self.flush_times is None:
-                self.flush_times = FlushTimes()
-            self.flush_times.add(perf_counter() - started)
+            self._flush_times.add(perf_counter() - started)
 
     def _sync_names(self) -> None:
         """Return when the names in the folder are durable."""
