@@ -10,6 +10,7 @@ before anything is installed, so it uses the standard library alone.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -100,6 +101,8 @@ def _normalised(name: str) -> str:
 
 
 def _index() -> str:
+    if "PIP_INDEX_URL" in os.environ:
+        return os.environ["PIP_INDEX_URL"]
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
     configured = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     if configured:

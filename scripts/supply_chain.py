@@ -24,6 +24,7 @@ ALLOWED = (
     *("LGPL", "MPL", "Mozilla"),
 )
 """Permissive licences, and weak copyleft ones of libraries that users can replace."""
+_ALLOWED = re.compile(rf"^\s*({'|'.join(ALLOWED)})(?![a-z])")
 KNOWN = {
     # Its classifiers name the GPL for one editor file, which is not part of the installed package.
     "docutils": "Public Domain AND BSD-2-Clause",
@@ -39,14 +40,14 @@ def licence_of(name: str) -> str:
     metadata = importlib.metadata.metadata(name)
     classifiers = [each for each in metadata.get_all("Classifier") or [] if each.startswith("License ::")]
     expression, text = (metadata.get_all(field) or [""] for field in ("License-Expression", "License"))
-    found = expression[0] or " OR ".join(each.rpartition(" :: ")[2] for each in classifiers)
+    found = expression[0] or " AND ".join(each.rpartition(" :: ")[2] for each in classifiers)
     return found or " ".join(text[0].split()[:6])
 
 
 def is_allowed(licence: str) -> bool:
     """Whether one of the alternatives has only parts that are allowed."""
     return any(
-        all(any(name in part for name in ALLOWED) for part in re.split(r"\bAND\b", alternative))
+        all(_ALLOWED.search(part) for part in re.split(r"\bAND\b", alternative))
         for alternative in re.split(r"\bOR\b", licence.replace("(", "").replace(")", ""))
     )
 

@@ -19,6 +19,7 @@ DURALOGS_OWN = "internal.segment.bytes"
 """As a broker config; as a topic config, Kafka has it, and also takes numbers that make no sense."""
 
 OF_THE_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
+OF_LISTENERS = ("ssl.keystore.type", "ssl.truststore.type", "ssl.enabled.protocols", "sasl.enabled.mechanisms")
 OF_THE_AUDIT_LOG = ("duralog.audit.log.file", "duralog.audit.log.max.bytes", "duralog.audit.log.max.files")
 
 NUMBERS = [
@@ -43,6 +44,9 @@ NOT_COMPARED = {
     "controller.listener.names": "Kafka compares it with the listeners",
     "connections.max.idle.ms": "Kafka compares it with a config that duralog does not have",
     "group.consumer.assignors": "Kafka loads classes",
+    "connection.failed.authentication.delay.ms": "Kafka compares it with connections.max.idle.ms",
+    "sasl.server.callback.handler.class": "Kafka loads the class",
+    **dict.fromkeys(OF_LISTENERS, "Kafka reads it when a listener uses it, duralog at once"),
     DURALOGS_OWN: "see there",
     "authorizer.class.name": "Kafka loads the class",
     **dict.fromkeys(OF_THE_AUTHORIZER, "Kafka's authorizer reads them itself"),

@@ -118,7 +118,9 @@ def test_extras_that_are_installed() -> None:
     (install,) = [rest for stage in stages() for name, rest in stage if name == "RUN" and "pip install" in rest]
     extras = re.search(r"\.\[([a-z,]+)\]", install)
     assert extras is not None
-    assert {"broker", "kafka"} == set(extras[1].split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+    assert (
+        {"broker", "kafka", "security"} == set(extras[1].split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+    )
     (python,) = [rest.partition("=")[2] for name, rest in instructions() if name == "ARG" and rest.startswith("PYTHON")]
     assert f"Programming Language :: Python :: {python}" in PROJECT["project"]["classifiers"]
 

@@ -45,6 +45,8 @@ def test_an_unpinned_requirement_and_one_without_hash_are_refused(tmp_path):
         ("MIT AND AGPL-3.0-only", False),
         ("", False),
         ("Proprietary", False),
+        ("Proprietary, see DISCLAIMER", False),
+        ("GPL-3.0 LIMITED", False),
     ],
 )
 def test_licences(licence, allowed):
