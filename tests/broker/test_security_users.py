@@ -6,19 +6,23 @@ import hashlib
 import hmac
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from duralog.broker.broker import Broker
 from duralog.command_line import app
 from duralog.config.jaas import jaas_options
-from duralog.errors import CorruptRecord, InvalidConfig
+from duralog.errors import CorruptRecord, InvalidConfig, InvalidRecord
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism, apply_removal
 from duralog.storage.store import Store
+from tests.support.broker.raw_client import RawClient
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SHA_256, SHA_512 = ScramMechanism
+ALTER_CREDENTIALS, RESOURCE_NOT_FOUND = 51, 91
 SERVER_SIGNATURE = b"6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 CLIENT_PROOF = b"dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 
@@ -101,9 +105,35 @@ class TestCredentials:
         with pytest.raises(InvalidConfig, match="from 4096 to 16384"):
             ScramCredential.of_password(SHA_256, "pencil", iterations=iterations)
 
-    def test_a_removal_of_nothing_is_damage(self) -> None:
-        with pytest.raises(CorruptRecord, match="does not exist"):
-            apply_removal({}, {"name": "a", "mechanism": 1})
+    def test_what_does_not_exist_cannot_be_removed(self, tmp_path: Path) -> None:
+        credential = ScramCredential.of_password(SHA_256, "pencil")
+        with Store(str(tmp_path)) as store:
+            store.alter_scram_credentials({("a", SHA_256): credential, ("b", SHA_256): credential})
+            store.alter_scram_credentials({("a", SHA_256): None})
+            with pytest.raises(InvalidRecord, match="the user a has no credential for SCRAM-SHA-256"):
+                store.alter_scram_credentials({("b", SHA_256): None, ("a", SHA_256): None})
+            store.alter_scram_credentials({("c", SHA_512): credential})
+        with Store(str(tmp_path)) as store:
+            assert set(store.scram_credentials) == {("b", SHA_256), ("c", SHA_512)}
+
+    def test_clients_that_remove_one_user_at_the_same_time(
+        self, broker: Broker, connect: Callable[[], RawClient]
+    ) -> None:
+        clients = [connect() for _ in range(4)]
+        user = {"name": "a", "mechanism": 1}
+        removal = {"deletions": [user], "upsertions": []}
+        added = user | {"iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32}
+        for _ in range(10):
+            clients[0].ask(ALTER_CREDENTIALS, 0, {"deletions": [], "upsertions": [added]})
+            for client in clients:
+                client.send(ALTER_CREDENTIALS, 0, removal)
+            results = [client.receive(ALTER_CREDENTIALS, 0).results[0] for client in clients]
+            assert sorted(result.error_code for result in results) == [0] + [RESOURCE_NOT_FOUND] * 3
+        assert broker.store.scram_credentials == {}
+
+    def test_a_removal_of_nothing_is_skipped(self, caplog: pytest.LogCaptureFixture) -> None:
+        apply_removal({}, {"name": "a\n", "mechanism": 1})
+        assert "removes a SCRAM-SHA-256 credential of the user 'a\\n', who has none" in caplog.text
         with pytest.raises(CorruptRecord, match="a later Kafka"):
             apply_removal({}, {"name": "a", "mechanism": 3})
 

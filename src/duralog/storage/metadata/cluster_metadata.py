@@ -17,11 +17,11 @@ folders are named after them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duralog.errors import CorruptRecord, UnknownTopic
+from duralog.errors import CorruptRecord, InvalidRecord, UnknownTopic
 from duralog.format.filenames import topic_name_fault
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
 from duralog.format.varint import Bytes
@@ -122,6 +122,33 @@ class ClusterMetadata:
             self._open_transaction.append(record)
         else:
             self._apply_now(record)
+
+    def check(self, records: Sequence[MetadataRecord]) -> None:
+        """Raise `InvalidRecord` unless all records can be applied, one after the other. Changes nothing.
+
+        What cannot be applied must not get into the log: the directory could not be opened any more. Only what the
+        records change is copied.
+        """
+        part = ClusterMetadata()
+        part._next_producer_id = self._next_producer_id
+        for record in records:
+            if isinstance(record.fields, bytes):
+                continue
+            fields = record.fields
+            topic = self._topics.get(fields["name"]) if record.type_name == "TOPIC_RECORD" else None
+            topic = topic or self._topics.get(self._names.get(fields.get("topic_id", ""), ""))
+            if topic is not None and topic.name not in part._topics:
+                part._topics[topic.name] = replace(topic, partitions=dict(topic.partitions))
+                part._names[topic.topic_id] = topic.name
+            elif record.type_name == "REMOVE_ACCESS_CONTROL_ENTRY_RECORD" and fields["id"] in self._acls:
+                part._acls[fields["id"]] = self._acls[fields["id"]]
+            elif record.type_name == "REMOVE_USER_SCRAM_CREDENTIAL_RECORD" and not part.scram_credentials:
+                part.scram_credentials = dict(self.scram_credentials)
+        try:
+            for record in records:
+                part.apply(record)
+        except CorruptRecord as error:
+            raise InvalidRecord(f"the metadata cannot be changed in this way: {error}") from None
 
     @property
     def next_offset(self) -> int:

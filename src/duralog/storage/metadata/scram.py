@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 16384
 """Kafka's limits."""
 SALT_BYTES = 20
+_logger = logging.getLogger(__name__)
 _TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items()}
 
 
@@ -96,7 +98,12 @@ def apply_credential(credentials: ScramCredentials, fields: Mapping[str, Any]) -
 def apply_removal(credentials: ScramCredentials, fields: Mapping[str, Any]) -> None:
     user = (fields["name"], _mechanism(fields))
     if credentials.pop(user, None) is None:
-        raise CorruptRecord("a SCRAM credential is removed that does not exist", expected="a user", found=user[0])
+        # As Kafka's brokers do. Its controller fails, so such a record must not be written.
+        _logger.warning(
+            "the metadata log removes a %s credential of the user %r, who has none: the record is skipped",
+            user[1].mechanism_name,
+            user[0],
+        )
 
 
 def scram_records(changes: ScramChanges) -> Iterable[MetadataRecord]:

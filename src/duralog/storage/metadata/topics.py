@@ -21,7 +21,15 @@ from typing import Protocol
 
 from duralog.config import TopicConfig, topic_config_texts
 from duralog.config.topic import topic_definition
-from duralog.errors import DuralogError, InvalidAcl, InvalidTopic, StorageError, TopicExists, UnknownTopic
+from duralog.errors import (
+    DuralogError,
+    InvalidAcl,
+    InvalidRecord,
+    InvalidTopic,
+    StorageError,
+    TopicExists,
+    UnknownTopic,
+)
 from duralog.format.internal.metadata_records import MetadataRecord
 from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.format.uuids import ZERO_UUID
@@ -292,6 +300,11 @@ class Topics:
     def alter_scram_credentials(self, changes: ScramChanges) -> None:
         """Set credentials of users; None removes one, which must exist."""
         if changes:
+            for (name, mechanism), credential in changes.items():
+                if credential is None and (name, mechanism) not in self.scram_credentials:
+                    raise InvalidRecord(
+                        f"the user {name} has no credential for {mechanism.mechanism_name} that can be removed"
+                    )
             self._change(metadata_changes.alter_scram_credentials(self._metadata, changes))
             self.scram_credentials = dict(self._metadata.scram_credentials)
 
@@ -349,6 +362,7 @@ class Topics:
             )
         if not self._metadata.features:
             records = metadata_changes.first_records(self._bootstrap()) + records
+        self._metadata.check(records)
         batch = encode_batch(records, self._metadata.next_offset, self._metadata.writing_epoch, self._clock())
         try:
             log.append(batch)

@@ -458,3 +458,32 @@ def test_no_producer_id_follows_the_last_one() -> None:
     metadata.apply(*take_producer_ids(metadata, node_id=NODE_ID))
     with pytest.raises(InvalidRecord, match="no producer ids left"):
         take_producer_ids(metadata, node_id=NODE_ID)
+
+
+def test_a_check_finds_what_cannot_be_applied_and_changes_nothing() -> None:
+    metadata = ClusterMetadata()
+    topic_id, acl_id = random_uuid(), random_uuid()
+    acl: dict[str, Any] = {
+        "resource_type": 2,
+        "resource_name": "t",
+        "pattern_type": 3,
+        "principal": "User:a",
+        "host": "*",
+    }
+    metadata.apply(record("TOPIC_RECORD", name="t", topic_id=topic_id))
+    metadata.apply(
+        record("ACCESS_CONTROL_ENTRY_RECORD", id=acl_id, operation=3, permission_type=3, **acl),
+    )
+    removals = [
+        record("REMOVE_TOPIC_RECORD", topic_id=topic_id),
+        record("REMOVE_ACCESS_CONTROL_ENTRY_RECORD", id=acl_id),
+    ]
+    for removal in removals:
+        metadata.check([removal])
+        with pytest.raises(InvalidRecord, match="does not exist"):
+            metadata.check([removal, removal])
+    with pytest.raises(InvalidRecord, match="twice"):
+        metadata.check([record("TOPIC_RECORD", name="t", topic_id=random_uuid())])
+    metadata.check(add_partitions(metadata, "t", partitions=2, **PLACED))
+    assert not metadata.topic("t").partitions
+    assert list(metadata.acls) == [acl_id]

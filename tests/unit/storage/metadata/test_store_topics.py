@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from duralog.config import BrokerConfig
-from duralog.errors import InvalidConfig, InvalidTopic, StorageError, TopicExists, UnknownTopic
-from duralog.format.uuids import ZERO_UUID
+from duralog.errors import InvalidConfig, InvalidRecord, InvalidTopic, StorageError, TopicExists, UnknownTopic
+from duralog.format.uuids import ZERO_UUID, random_uuid
 from duralog.format.varint import Bytes
-from duralog.storage.metadata.changes import FEATURE_LEVELS, alter_topic_configs
+from duralog.storage.metadata.changes import FEATURE_LEVELS, alter_topic_configs, delete_acls
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata, PartitionRegistration
 from duralog.storage.metadata.metadata_log import encode_batch
 from duralog.storage.metadata.topics import Placement, Topics
@@ -328,3 +328,12 @@ def test_producer_ids_that_could_not_be_written_are_not_given(log: MemoryLog, to
         topics.take_producer_ids()
     log.fails = None
     assert topics.take_producer_ids() == range(1000, 2000)
+
+
+def test_what_cannot_be_applied_does_not_get_into_the_log(topics: Topics, log: MemoryLog) -> None:
+    topics.create("t", 1, {})
+    written = len(log.batches)
+    with pytest.raises(InvalidRecord, match="does not exist"):
+        topics._change_acls(delete_acls(topics._metadata, [random_uuid()]))
+    assert len(log.batches) == written
+    topics.delete("t")

@@ -1,7 +1,8 @@
 """AlterUserScramCredentials, version 0: sets and removes SCRAM credentials. In Kafka: `ScramControlManager`.
 
 The client sends the password after all iterations, never the password itself; the keys are derived here. What is valid
-is written as one batch on a worker thread. A user that the request names twice is refused as a whole.
+is written as one batch on a worker thread, one request at a time: whether a user exists must not change between the
+check and the write. A user that the request names twice is refused as a whole.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections import Counter
 from typing import Any
 
 from duralog.broker.runtime import Runtime
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
 from duralog.storage.metadata.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
@@ -24,19 +26,27 @@ from duralog.storage.metadata.scram import (
 _Refusal = tuple[int, str]
 
 
-def handle(runtime: Runtime, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
     message = request.message
     asked = [*message.deletions, *message.upsertions]
     if not asked:
         return {"results": []}
 
-    def work() -> Fields:
+    later = DelayedAnswer()
+
+    def work() -> dict[str, _Refusal]:
         changes, refused = _checked(runtime, message)
         runtime.store.alter_scram_credentials(changes)
-        names = dict.fromkeys(each.name for each in asked)
-        return {"results": [_result(name, refused.get(name)) for name in names]}
+        return refused
 
-    return runtime.background.answer(work)
+    def then(refused: dict[str, _Refusal], error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        names = dict.fromkeys(each.name for each in asked)
+        later.answer({"results": [_result(name, refused.get(name)) for name in names]})
+
+    topics.change(work, then, later)
+    return later
 
 
 def _checked(runtime: Runtime, message: Any) -> tuple[ScramChanges, dict[str, _Refusal]]:
