@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from cryptography.x509.oid import NameOID
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Listening
 from duralog.broker.security.principal_mapping import PrincipalMapping, subject_of
+from duralog.broker.wire.messages import encode_request
 from duralog.broker.wire.principal import ANONYMOUS
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig
@@ -280,6 +282,27 @@ class TestData:
             for _ in range(4):
                 answer = client.receive(FETCH, 11)
                 assert len(answer.responses[0].partitions[0].records) > 900_000
+
+    def test_many_requests_at_once_with_large_answers(self, server: Signed, authority: Authority) -> None:
+        """The client sends and reads by turns: what OpenSSL holds already and a full socket come together."""
+        count = 120
+        body = encode_request(METADATA, 1, {"topics": [{"name": letter * 30_000} for letter in "abcd"]})
+        requests = memoryview(b"".join(request_frame(METADATA, 1, number, body) for number in range(count)))
+        with serving(inline(server)) as (_, connect):
+            client = secured(connect(), authority.pem)
+            received, sent = bytearray(), 0
+            while not received or len(received) < count * (4 + int.from_bytes(received[:4], "big")):
+                client.socket.settimeout(0)
+                with suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                    while sent < len(requests):
+                        sent += client.socket.send(requests[sent : sent + 16384])
+                client.socket.settimeout(10)
+                received += client.socket.recv(16384)
+                time.sleep(0.005)
+                client.socket.settimeout(0)
+                with suppress(ssl.SSLWantReadError):
+                    for _ in range(30):
+                        received += client.socket.recv(16384)
 
 
 class TestReloading:

@@ -441,12 +441,13 @@ class Connection:
 class TlsConnection(Connection):
     """A client with TLS. What OpenSSL holds already, epoll does not report: it is read in the next turn."""
 
-    __slots__ = ("_tls",)
+    __slots__ = ("_tls", "_will_read")
 
     def __init__(
         self, server: ConnectionOwner, connected: TlsSocket, client_host: str, number: int, node: Node
     ) -> None:
         self._tls = connected
+        self._will_read = False
         super().__init__(server, connected, client_host, number, node)
 
     def _serve(self, events: int) -> None:
@@ -462,5 +463,12 @@ class TlsConnection(Connection):
         self._tls.abandon()
 
     def _read_pending(self) -> None:
-        if not self.is_closed and not self._is_busy() and self._tls.pending():
-            self._server.loop.call_soon(partial(self._on_event, READABLE))
+        if not self._will_read and not self.is_closed and not self._is_busy() and self._tls.pending():
+            self._will_read = True
+            self._server.loop.call_soon(self._receive_pending)
+
+    def _receive_pending(self) -> None:
+        self._will_read = False
+        # An event of the socket may have come first, and its answer may not be sent yet: `_go_on` follows then.
+        if not self.is_closed and not self._is_busy():
+            self._on_event(READABLE)
