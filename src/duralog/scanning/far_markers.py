@@ -48,16 +48,24 @@ class FarMarkers:
         if known:
             yield from read_pieces(MemorySource(known), check_crc=False)
         for piece in view.scanned_from(following):
-            self._add(piece, view)
+            self._add(piece, following, view)
             yield piece
+            following = int(piece.batches["last_offset"][-1]) + 1
 
-    def _add(self, piece: Piece, view: LogView) -> None:
+    def _add(self, piece: Piece, start_offset: int, view: LogView) -> None:
+        """Keep the markers of a piece that has all batches from `start_offset` on.
+
+        Threads scan pieces of different sizes, so a part of a piece may be known already.
+        """
         batches = piece.batches
         is_marker = (batches["attributes"] & CONTROL_BIT != 0) & (batches["producer_id"] >= 0)
         with self._lock:
-            if batches["last_offset"][0] < self.next_offset or self._size_bytes > _MOST_BYTES:
-                return  # Another thread was first, or it is enough.
-            for row in batches[np.flatnonzero(is_marker)]:
+            if start_offset > self.next_offset or self._size_bytes > _MOST_BYTES:
+                return  # Markers before the piece are not known, or it is enough.
+            is_new = batches["last_offset"] >= self.next_offset
+            if not is_new.any():
+                return
+            for row in batches[np.flatnonzero(is_marker & is_new)]:
                 begin = int(row["position"]) - piece.position
                 marker = piece.data[begin : begin + int(row["size"])].tobytes()
                 self._markers.append((int(row["base_offset"]), marker))

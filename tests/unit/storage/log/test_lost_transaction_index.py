@@ -203,6 +203,30 @@ def test_tasks_of_a_process_share_the_search_for_a_far_end(tmp_path: Path, every
     assert len(everything_is_far) > 1
 
 
+def test_readers_that_scan_at_once_lose_no_marker(tmp_path: Path, everything_is_far: list[int]) -> None:
+    """Each has pieces of other sizes. One reader's piece overlaps what the other has added."""
+    with opened(tmp_path) as store:
+        store.create_topic("t", 1)
+        log = store.partition("t", 0)
+        for number in range(1000):
+            records = [Record(value=b"v" * 400)]
+            log.append(records, producer_id=1, producer_epoch=0, base_sequence=number, is_transactional=True)
+            log.end_transaction(1, 0, commit=False)
+        markers = far_markers.FarMarkers(0)
+        slow = markers.pieces_from(0, log.view)
+        first = next(slow)
+        added_by_slow = markers.next_offset
+        # Another reader starts from here, with small pieces again. It adds a part of the slow reader's next piece.
+        next(markers.pieces_from(added_by_slow, log.view))
+        assert added_by_slow < markers.next_offset
+        for _ in slow:
+            pass
+        assert everything_is_far[0] == first.batches["base_offset"][0]
+        assert markers.next_offset == log.end_offset
+        known = next(markers.pieces_from(0, log.view))
+        assert known.batches["base_offset"].tolist() == list(range(1, 2000, 2))
+
+
 def compact(log: PartitionLog) -> None:
     log.roll()
     end = log.view.segments.active.base_offset
