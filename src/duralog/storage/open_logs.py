@@ -90,7 +90,10 @@ class OpenLogs:
         known = self.by_partition.get(partition)
         if known is None and self.read_only:
             return self._load_and_keep(partition)
-        return self._load_to_write(partition) if known is None and partition in self._opened.unloaded else known
+        if known is None and partition in self._opened.unloaded:
+            return self._load_to_write(partition)
+        # Again: another thread may have loaded it in between.
+        return self.by_partition.get(partition) if known is None else known
 
     @staticmethod
     def _topic(opened: OpenedDirectory, partition: TopicPartition) -> Topic:
@@ -127,14 +130,16 @@ class OpenLogs:
             if known is not None:
                 return known
             opened = self._opened
-            opened.unloaded.discard(partition)
             try:
                 log = opened.load(partition, opened.metadata.removed_topic_ids, lambda _: None)
             except DuralogError as error:
                 # As a partition that cannot be loaded when the directory is opened.
                 opened.offline[partition] = error
+                opened.unloaded.discard(partition)
                 raise StorageError(f"{partition} is offline: {error}") from error
             self.add({partition: log})
+            # Not before: if the load is interrupted, the partition must not count as one without a folder.
+            opened.unloaded.discard(partition)
             self.on_load(log)
             return log
 

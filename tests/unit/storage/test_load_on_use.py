@@ -22,6 +22,7 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.log_directory import LogDirectory
+from duralog.storage.partition_loading import PartitionLoader
 
 CHECKPOINTS = RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT
 
@@ -175,3 +176,17 @@ def test_a_folder_that_is_left_from_a_deleted_topic(directory: Path, tmp_path: P
         assert store.partition("a", 1).end_offset == 0
         store.partition("a", 1).append(records(b"new"))
     assert values(directory) == {0: [], 1: [b"new"]}
+
+
+def test_a_partition_whose_load_is_interrupted_stays_unloaded(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with open_on_use(directory) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(PartitionLoader, "load", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.partition("a", 3)
+        log = store.partition("a", 3)
+        assert (log.start_offset, log.end_offset) == (1, 4)
+    assert values(directory)[3] == [b"1", b"2", b"3"]
