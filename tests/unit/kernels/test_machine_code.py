@@ -110,6 +110,11 @@ def _read_only(array: Any) -> Any:
         ((np.zeros(4, np.int32)[::2], np.zeros(3, np.int32)), (BufferError, ValueError)),
         ((np.zeros(1, np.int32), _read_only(np.zeros(2, np.int32))), (BufferError, ValueError)),
         ((7, np.zeros(2, np.int32)), TypeError),
+        ((np.zeros(1, np.float32), np.zeros(2, np.int32)), TypeError),
+        ((np.zeros(1, np.uint32), np.zeros(2, np.int32)), TypeError),
+        ((np.zeros(1, ">i4"), np.zeros(2, np.int32)), TypeError),
+        ((np.zeros(1, "i1,i1,i2"), np.zeros(2, np.int32)), TypeError),
+        ((np.zeros(5, np.uint8)[1:].view(np.int32), np.zeros(2, np.int32)), TypeError),
     ],
 )
 def test_wrong_arguments_are_refused(functions: Functions, arguments: tuple[Any, ...], error: Any) -> None:

@@ -73,8 +73,10 @@ def describe(kind: Any) -> Any:
     names: Any = types
     if isinstance(kind, names.Array):
         assert kind.layout == "C"
-        return {"items": _size(kind.dtype), "dimensions": kind.ndim, "writable": kind.mutable}
+        letters = _letters(kind.dtype)
+        return {"items": _size(kind.dtype), "letters": letters, "dimensions": kind.ndim, "writable": kind.mutable}
     if isinstance(kind, names.BaseTuple):
+        assert not any(isinstance(member, names.BaseTuple) for member in kind), f"{kind}: a tuple in a tuple"
         return [describe(member) for member in kind]
     if kind == names.none:
         return None
@@ -82,6 +84,16 @@ def describe(kind: Any) -> Any:
         return "bool"
     assert isinstance(kind, names.Integer), f"{kind} is not known to the wrappers"
     return f"{'' if kind.signed else 'u'}int{kind.bitwidth}_t"
+
+
+def _letters(item: Any) -> str:
+    """What the format of a buffer may be; empty if the size of the items says enough, as for bytes and records."""
+    if isinstance(item, types.Record) or _size(item) == 1:
+        return ""
+    if isinstance(item, types.Integer):
+        return "hilqn" if item.signed else "HILQN"
+    assert isinstance(item, types.Float), f"{item} is not known to the wrappers"
+    return "fd"
 
 
 def _size(item: Any) -> int:

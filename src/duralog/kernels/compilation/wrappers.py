@@ -1,8 +1,9 @@
 """The extension module's C source: for each kernel, a function that Python calls.
 
 It takes the buffers of its array arguments, releases the GIL, calls the kernel as numba's calling convention has it,
-and builds the result. An array is anything with a contiguous buffer of the right item size and number of dimensions;
-one that the kernel writes to must be writable. The callers' arrays stay alive during the call.
+and builds the result. An array is anything with a contiguous, aligned buffer of the right kind and size of items and
+number of dimensions; one that the kernel writes to must be writable. Of records and of single bytes only the size is
+compared. The callers' arrays stay alive during the call.
 
 numba's convention: `int32_t kernel(result *, void **exception, arguments...)`, 0 or -2 (None) for success. An array
 is passed as memory info and owner (both none), number and size of items, data, shape and strides; a tuple as its
@@ -26,15 +27,34 @@ _HEAD = r"""
 #include <stdint.h>
 #include <string.h>
 
-static int take_array(PyObject *given, Py_buffer *view, int writable, int dimensions, Py_ssize_t item,
-                      const char *kernel)
+/* Whether a buffer has numbers of this machine's byte order, of a kind that one of the letters means. */
+static int has_numbers(const Py_buffer *view, const char *letters)
 {
-    if (PyObject_GetBuffer(given, view, PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) < 0)
+    const char *format = view->format;
+    if (format == NULL)
         return 0;
-    if (view->ndim == dimensions && view->itemsize == item)
+    if (*format == '@' || *format == '=' || *format == '<')
+        format++;
+    return *format != 0 && format[1] == 0 && strchr(letters, *format) != NULL;
+}
+
+/* `letters` are empty if only the size of the items matters: formats of records take long to make. */
+static int take_array(PyObject *given, Py_buffer *view, int writable, int dimensions, Py_ssize_t item,
+                      const char *letters, const char *kernel)
+{
+    int flags = PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0) | (*letters ? PyBUF_FORMAT : 0);
+    if (PyObject_GetBuffer(given, view, flags) < 0)
+        return 0;
+    if (view->ndim != dimensions || view->itemsize != item)
+        PyErr_Format(PyExc_TypeError, "%s needs an array of %d dimensions with items of %zd bytes, not of %d with %zd",
+                     kernel, dimensions, item, view->ndim, view->itemsize);
+    else if (*letters && !has_numbers(view, letters))
+        PyErr_Format(PyExc_TypeError, "%s needs an array of one of the formats %s, not of %s", kernel, letters,
+                     view->format == NULL ? "bytes" : view->format);
+    else if (*letters && view->len && (uintptr_t)view->buf % (uintptr_t)item)
+        PyErr_Format(PyExc_TypeError, "%s needs an array that is aligned to %zd bytes", kernel, item);
+    else
         return 1;
-    PyErr_Format(PyExc_TypeError, "%s needs an array of %d dimensions with items of %zd bytes, not of %d with %zd",
-                 kernel, dimensions, item, view->ndim, view->itemsize);
     PyBuffer_Release(view);
     return 0;
 }
@@ -184,7 +204,7 @@ class _Arguments:
     def _add_array(self, kind: Mapping[str, Any], given: str) -> None:
         view = f"views[{self.arrays}]"
         self.arrays += 1
-        wanted = f'{int(kind["writable"])}, {kind["dimensions"]}, {kind["items"]}, "{self.kernel}"'
+        wanted = f'{int(kind["writable"])}, {kind["dimensions"]}, {kind["items"]}, "{kind["letters"]}", "{self.kernel}"'
         self.taken.append(f"if (!take_array({given}, &{view}, {wanted})) goto done;")
         self.taken.append("taken++;")
         self.passed += [("void *", "NULL"), ("void *", "NULL")]
