@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from duralog.errors import DuralogError
 from duralog.kernels.compilation.cpu import HAS_WIDE_REGISTERS
 from duralog.kernels.compilation.numba_names import cgutils, intrinsic, ir, types
 from duralog.kernels.compile import inlined, kernel
@@ -54,7 +55,12 @@ Digests = NDArray[np.uint64]
 def digests_of(data: NDArray[np.uint8], key_position: NDArray[np.int64], key_length: NDArray[np.int32]) -> Digests:
     """The digest of each key. REQUIRES: every length is 0 or more, and every key lies within the data."""
     digests = np.empty((len(key_position), 2), np.uint64)
-    digest_keys(data, key_position, key_length, np.zeros(_ROWS * LANES, np.uint32), digests.reshape(-1))
+    workspace = np.zeros(_ROWS * LANES, np.uint32)
+    filled = digest_keys(data, key_position, key_length, workspace, digests.reshape(-1))
+    if filled != len(digests):
+        raise DuralogError(
+            f"only {filled} of {len(digests)} keys have digests: the workspace is made for {LANES} lanes"
+        )
     return digests
 
 
@@ -144,9 +150,14 @@ def _put_block(data, position, length, first, workspace, lane):
         _put_words(workspace, _WORDS - 2, lane, np.uint64(length) << np.uint64(3))
 
 
-@kernel(types.void(BYTES, _POSITIONS, _LENGTHS, _WORKSPACE, _OUT_DIGESTS))
+@kernel(types.int64(BYTES, _POSITIONS, _LENGTHS, _WORKSPACE, _OUT_DIGESTS))
 def digest_keys(data, key_position, key_length, workspace, digests):
-    """Fill a row of `digests` for each key. REQUIRES: as `digests_of`, and a workspace of zeros."""
+    """Fill a row of `digests` for each key. REQUIRES: as `digests_of`, and a workspace of zeros.
+
+    Returns how many keys have digests: none if the workspace is too small for this code.
+    """
+    if len(workspace) < _ROWS * LANES:
+        return 0
     for first_key in range(0, len(key_position), LANES):
         keys = min(LANES, len(key_position) - first_key)
         longest = np.int64(0)
@@ -171,3 +182,4 @@ def digest_keys(data, key_position, key_length, workspace, digests):
             key = np.uintp(2 * (first_key + lane))
             digests[key] = a | b << np.uint64(32)
             digests[key + np.uintp(1)] = c | d << np.uint64(32)
+    return len(key_position)

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 import pytest
 
-from duralog.kernels.key_digests import LANES, digests_of
+from duralog.kernels.key_digests import _ROWS, LANES, digest_keys, digests_of
 
 
 def keys_in(data: bytes, places: list[tuple[int, int]]) -> list[bytes]:
@@ -83,3 +83,11 @@ def test_a_cpu_without_vectors_makes_the_same_digests() -> None:
     plain = {**os.environ, "DURALOG_KERNELS": "numba", "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     answer = subprocess.run([sys.executable, "-c", script], env=plain, capture_output=True, text=True, check=False)
     assert (answer.stdout, answer.stderr) == ("16\n", "")
+
+
+def test_a_workspace_for_fewer_lanes_is_refused() -> None:
+    one = np.zeros(1, np.int64)
+    workspace = np.zeros(_ROWS * LANES - 1, np.uint32)
+    digests = np.zeros(2, np.uint64)
+    assert digest_keys(np.zeros(0, np.uint8), one, one.astype(np.int32), workspace, digests) == 0
+    assert not digests.any()

@@ -52,8 +52,8 @@ def _load() -> tuple[Functions | None, str]:
     return compiled.functions(level), level
 
 
-FUNCTIONS, _said = _load()
-LEVEL = _said if FUNCTIONS is not None else None
+FUNCTIONS, _level_or_reason = _load()
+LEVEL = _level_or_reason if FUNCTIONS is not None else None
 """The level of CPU that the code in use was made for."""
-WHY_NOT = _said if FUNCTIONS is None else None
+WHY_NOT = _level_or_reason if FUNCTIONS is None else None
 IS_CHOSEN = bool(os.environ.get(VARIABLE))

@@ -17,15 +17,15 @@ OPTIONS: Any = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_n
 """Kernels allocate nothing. So `_nrt` is off: numba would count references to arrays, atomically, at every call."""
 
 _PACKAGE = Path(__file__).parents[2]
-_COMPILERS = ("levels.py", "objects.py", "wrappers.py")
-"""The others of this folder do not change what is compiled."""
+_COMPILERS = ("cpu.py", "levels.py", "numba_names.py", "objects.py", "wrappers.py")
+"""The others of this folder change neither what is compiled nor how it is called."""
 _CONSTANTS = ("format/layout.py", "format/lz4_frame.py", "format/murmur2.py")
 
 
 @cache
 def digest_of_sources() -> str:
     digest = hashlib.sha256(repr((OPTIONS, list(Fault))).encode())
-    sources = sorted(path for path in (_PACKAGE / "kernels").glob("*.py") if path.name != "compile.py")
+    sources = sorted((_PACKAGE / "kernels").glob("*.py"))
     sources += [_PACKAGE / "kernels" / "compilation" / name for name in _COMPILERS]
     sources += [_PACKAGE / name for name in _CONSTANTS]
     for source in sources:
