@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BLOCKED = """
 import sys
 class Blocked:
@@ -55,6 +57,17 @@ sys.argv = ["duralog", *sys.argv[1:]]
 main()
 """
 
+FORMAT = """
+from duralog.errors import MissingExtra
+from duralog.spark.data_source import DuralogDataSource
+for use in (DuralogDataSource.schema, DuralogDataSource.__getstate__, lambda source: source.writer(None, False)):
+    try:
+        use(DuralogDataSource({"path": sys.argv[1], "subscribe": "orders"}))
+    except MissingExtra as error:
+        print(error)
+"""
+SENTENCE = "for Arrow tables, duralog needs pyarrow: pip install 'duralog[arrow]'"
+
 
 def run(program: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
@@ -69,8 +82,12 @@ def run(program: str, *arguments: str, code: int = 0) -> subprocess.CompletedPro
 
 
 def test_a_store(tmp_path: Path) -> None:
-    sentence = "for Arrow tables, duralog needs pyarrow: pip install 'duralog[arrow]'"
-    assert run(STORE, str(tmp_path)).stdout.splitlines() == [sentence] * 3
+    assert run(STORE, str(tmp_path)).stdout.splitlines() == [SENTENCE] * 3
+
+
+def test_the_format_of_spark(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    assert run(FORMAT, str(tmp_path)).stdout.splitlines() == [SENTENCE] * 3
 
 
 def test_a_broker() -> None:
@@ -81,4 +98,4 @@ def test_a_command_that_needs_it(tmp_path: Path) -> None:
     run(COMMAND, "topic", "create", str(tmp_path), "--topic", "orders", "--partitions", "1")
     for command in (["stats", str(tmp_path)], ["dump", str(tmp_path / "orders-0"), "--to", str(tmp_path / "a.csv")]):
         said = run(COMMAND, *command, code=1).stderr
-        assert said == "duralog: error: for Arrow tables, duralog needs pyarrow: pip install 'duralog[arrow]'\n"
+        assert said == f"duralog: error: {SENTENCE}\n"

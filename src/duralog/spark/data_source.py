@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, arrow_needed
 from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.spark_versions import DataSourceStreamArrowWriter, datasource
@@ -48,8 +48,9 @@ class DuralogDataSource(datasource.DataSource):
         return self.__dict__
 
     def schema(self) -> StructType:
-        from duralog.spark.source.read_options import ReadOptions
-        from duralog.spark.source.spark_schema import schema_of
+        with plain_errors(), arrow_needed():
+            from duralog.spark.source.read_options import ReadOptions
+            from duralog.spark.source.spark_schema import schema_of
 
         freeze_imports()
         with plain_errors():
@@ -81,21 +82,22 @@ class DuralogDataSource(datasource.DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceArrowWriter:
-        from duralog.spark.sink.writers import DuralogArrowWriter
+        with plain_errors(), arrow_needed():
+            from duralog.spark.sink.writers import DuralogArrowWriter
 
-        with plain_errors():
             return DuralogArrowWriter(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        from duralog.spark.sink.writers import DuralogStreamArrowWriter
+        with plain_errors(), arrow_needed():
+            from duralog.spark.sink.writers import DuralogStreamArrowWriter
 
-        with plain_errors():
             return DuralogStreamArrowWriter(schema, self.options, overwrite)
 
     def _take_snapshot(self) -> FrameSnapshot | DuralogError | None:
-        from duralog.spark.option_text import InvalidOption
-        from duralog.spark.source.planned_read import take_snapshot
-        from duralog.spark.source.read_options import ReadOptions
+        with plain_errors(), arrow_needed():
+            from duralog.spark.option_text import InvalidOption
+            from duralog.spark.source.planned_read import take_snapshot
+            from duralog.spark.source.read_options import ReadOptions
 
         try:
             options = ReadOptions.of(self.options, streaming=False)
