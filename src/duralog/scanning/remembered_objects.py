@@ -159,6 +159,8 @@ class RememberedObjects:
             self._size_bytes -= sum(gone.cost for gone in evicted)
 
     def _is_settled(self, identity: ObjectIdentity) -> bool:
+        if identity.modified_ms == 0:
+            return False  # The object store gave no time, so an object of the same size may be another one.
         if self._clock_ms() - identity.modified_ms > _OLD_MS:
             return True
         now = self._clock()
