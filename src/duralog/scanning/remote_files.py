@@ -44,6 +44,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from duralog.errors import StorageError
+from duralog.format.filenames import parse_partition_folder
 from duralog.format.varint import Bytes
 from duralog.scanning.remembered_objects import ObjectIdentity, RememberedObjects, Tree
 from duralog.scanning.remote_file import ListedFile, RemoteFile, refused, remote_refusals
@@ -156,18 +157,21 @@ class RemoteFileSystem:
         return set(self._listings[path])
 
     def list_ahead(self, directory: str, folders: Sequence[str]) -> None:
-        """Fetch the listings of these folders, which are in the directory, by as few requests as possible."""
+        """Fetch the listings of these folders, which are in the directory, by as few requests as possible.
+
+        The directory may hold folders of another use with millions of objects: then it is not listed as a whole.
+        """
         if self._remembered is None:
             return
         trees, directory = self._remembered.trees, posixpath.normpath(directory)
-        tree = trees.get(directory)
-        if tree is None:
-            tree = Tree(len(self._listings.get(directory, ())) * _FILES_IN_A_FOLDER, 0)
-        trees[directory] = tree = tree._replace(folders=len(folders))
+        listing = self._listings.get(directory, {})
+        tree = trees.pop(directory, None) or Tree(len(listing) * _FILES_IN_A_FOLDER, 0)
         wanted = [path for folder in folders if (path := posixpath.normpath(folder)) not in self._listings]
-        if len(wanted) > 1 and _is_tree_cheaper(tree):
-            self._list_tree(directory)
-            return
+        if all(parse_partition_folder(entry.name) for entry in listing.values() if entry.is_folder):
+            trees[directory] = tree = tree._replace(folders=len(folders))
+            if len(wanted) > 1 and _is_tree_cheaper(tree):
+                self._list_tree(directory)
+                return
         for path, found in zip(wanted, side_by_side(self._list_whole, wanted, is_remote=True), strict=True):
             self._listings[path] = found
             self._ahead.add(path)

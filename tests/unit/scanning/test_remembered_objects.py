@@ -16,7 +16,7 @@ from duralog.scanning import remote_files
 from duralog.scanning.remembered_objects import SETTLED_SECONDS, ObjectIdentity, RememberedObjects
 from duralog.scanning.remote_files import RemoteFileSystem
 
-OBJECT = ObjectIdentity("bucket/x", 1000, 0)
+OBJECT = ObjectIdentity("bucket/x", 1000, 1)
 DATA = memoryview(bytes(range(200)) * 5)
 
 
@@ -94,9 +94,16 @@ def test_a_young_object_may_be_replaced_unnoticed_so_it_is_read_again(clock: Clo
     assert remembered.find(replaced, 0, 10) is None
 
 
+def test_an_object_without_a_time_is_read_again() -> None:
+    remembered = RememberedObjects()
+    untimed = OBJECT._replace(modified_ms=0)
+    remembered.keep(untimed, 0, DATA)
+    assert remembered.find(untimed, 0, 10) is None
+
+
 def test_zeros_at_the_end_take_no_memory() -> None:
     remembered = RememberedObjects(most_bytes=10_000)
-    index = ObjectIdentity("bucket/index", 10 << 20, 0)
+    index = ObjectIdentity("bucket/index", 10 << 20, 1)
     remembered.keep(index, 0, memoryview(b"entry" + bytes((10 << 20) - 5)))
     assert remembered.find(index, 0, 8) == b"entry\0\0\0"
     assert remembered.find(index, 1 << 20, 3) == b"\0\0\0"
@@ -105,13 +112,13 @@ def test_zeros_at_the_end_take_no_memory() -> None:
 
 def test_memory_is_bounded() -> None:
     remembered = RememberedObjects(most_bytes=10_000)
-    objects = [ObjectIdentity(f"bucket/{number}", 1000, 0) for number in range(20)]
+    objects = [ObjectIdentity(f"bucket/{number}", 1000, 1) for number in range(20)]
     for identity in objects:
         remembered.keep(identity, 0, DATA)
         remembered.find(objects[0], 0, 1)
     kept = [identity for identity in objects if remembered.find(identity, 0, 1000) is not None]
     assert kept == [objects[0], *objects[-6:]]
-    large = ObjectIdentity("bucket/large", 1 << 30, 0)
+    large = ObjectIdentity("bucket/large", 1 << 30, 1)
     remembered.keep(large, 0, memoryview(bytes(2 << 20)))
     assert remembered.find(large, 0, 1) is None
 
@@ -119,11 +126,11 @@ def test_memory_is_bounded() -> None:
 def test_another_process_continues_with_them() -> None:
     remembered = RememberedObjects()
     for number in range(20):
-        remembered.keep(ObjectIdentity(f"bucket/{number % 2}/{number}", 1000, 0), 0, DATA)
+        remembered.keep(ObjectIdentity(f"bucket/{number % 2}/{number}", 1000, 1), 0, DATA)
     exported = pickle.loads(pickle.dumps(remembered.export("bucket/1", most_bytes=6500)))
     other = RememberedObjects()
     other.take(exported)
-    kept = [number for number in range(20) if other.find(ObjectIdentity(f"bucket/1/{number}", 1000, 0), 0, 1)]
+    kept = [number for number in range(20) if other.find(ObjectIdentity(f"bucket/1/{number}", 1000, 1), 0, 1)]
     assert kept == [11, 13, 15, 17, 19]
 
 
@@ -226,6 +233,19 @@ def test_one_listing_of_everything(tmp_path: Path) -> None:
             assert files.list_names(folder) == {f"{n}.log" for n in range(5)}
             assert files.exists(f"{folder}/1.log")
         assert below.take() == requests
+
+
+def test_a_folder_of_another_use_is_not_listed(tmp_path: Path) -> None:
+    folders = make_partitions(tmp_path, 24)
+    write(tmp_path / "backups" / "year" / "0.tar", b"", 1000)
+    below, remembered = Objects(), RememberedObjects()
+    for _ in range(2):
+        files = RemoteFileSystem(below, "s3://", remembered)
+        files.list_as_before(str(tmp_path))
+        files.list(str(tmp_path))
+        files.list_ahead(str(tmp_path), folders)
+        assert all(len(files.list(folder)) == 5 for folder in folders)
+        assert below.take() == {"list": 25}
 
 
 def test_few_of_many_folders_are_listed_one_by_one(tmp_path: Path) -> None:
