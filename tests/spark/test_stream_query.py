@@ -109,7 +109,10 @@ def test_the_lag_of_a_running_query(store: Store, query: Query) -> None:
     assert progress is not None
     assert lag(progress) == {("a", 0): 0, ("a", 1): 0}
     other = {"description": "RateStreamV2", "endOffset": 3, "latestOffset": None}
-    assert lag({"sources": [other, *json.loads(progress.json)["sources"]]}) == lag(progress)
+    (source,) = json.loads(progress.json)["sources"]
+    assert lag({"sources": [other, source]}) == lag(progress)
+    behind = {**source, "endOffset": {"a": {"0": 0, "1": 0}}}
+    assert lag({"sources": [source, behind]}) == lag({"sources": [behind, source]}) == lag({"sources": [behind]})
 
 
 def test_a_live_log(store: Store, query: Query) -> None:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def lag(progress: StreamingQueryProgress | Mapping[str, Any]) -> dict[TopicPartition, int]:
     """How many offsets each partition is behind, by `query.lastProgress` or the progress that a listener gets.
 
-    A partition that has been read to its end has 0. With `read_committed`, the end is the last stable offset. Sources
-    of other formats are left out, except for Spark's Kafka connector, whose offsets look the same.
+    A partition that has been read to its end has 0. With `read_committed`, the end is the last stable offset. If two
+    sources of the query read a partition, the larger number counts. Sources of other formats are left out, except for
+    Spark's Kafka connector, whose offsets look the same.
     """
     text = getattr(progress, "json", None)
     content: Mapping[str, Any] = json.loads(text) if isinstance(text, str) else dict(progress)
@@ -32,5 +33,6 @@ def lag(progress: StreamingQueryProgress | Mapping[str, Any]) -> dict[TopicParti
             latest, ends = from_json(source.get("latestOffset")), from_json(source.get("endOffset"))
         except DuralogError:
             continue
-        behind.update((partition, max(offset - ends.get(partition, 0), 0)) for partition, offset in latest.items())
+        for partition, offset in latest.items():
+            behind[partition] = max(offset - ends.get(partition, 0), behind.get(partition, 0))
     return behind
