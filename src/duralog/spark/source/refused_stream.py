@@ -6,13 +6,13 @@ the user sees an `UnboundLocalError`. An error of an existing reader reaches the
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from duralog.errors import DuralogError
 from duralog.spark.plain_errors import plain_errors
-from duralog.spark.spark_versions import ReadLimit, SupportsTriggerAvailableNow
+from duralog.spark.spark_versions import SupportsTriggerAvailableNow
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -31,7 +31,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refuse()
 
     # Spark 4.0 and 4.1 give it no arguments.
-    def latestOffset(self, start: dict[str, Any] = {}, limit: ReadLimit | None = None) -> NoReturn:  # noqa: ARG002, B006, N802
+    def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
         self._refuse()
 
     def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002
