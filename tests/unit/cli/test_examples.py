@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from duralog.broker.broker import Broker
 from duralog.cli.voice.examples import EXAMPLES
 from duralog.command_line import app
 
@@ -35,6 +37,20 @@ def test_an_example_can_be_parsed(name: str, line: str) -> None:
     commands = re.findall(r"duralog [^|)]*", line)
     parsed = [_parsed(shlex.split(command.rstrip('"'))[1:]) for command in commands]
     assert name in parsed
+
+
+@pytest.mark.parametrize("line", EXAMPLES["serve"])
+def test_an_example_of_serve_has_all_that_a_broker_needs(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything up to the start: the configs, the listener and its protection."""
+    made: list[Broker] = []
+    monkeypatch.setattr("duralog.cli.serve._serve", lambda broker, _ready_path: made.append(broker))
+    monkeypatch.setattr("duralog.cli.voice.logs.log_to_standard_error", lambda **_: None)
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(app, shlex.split(line)[1:])
+    assert (ended.exit_code, ended.output) == (0, "")
+    assert len(made) == 1
 
 
 def _parsed(words: list[str]) -> str:

@@ -1,12 +1,15 @@
-"""The examples at the end of each command's help, by the command's name. Tests parse all of them."""
+"""The examples at the end of each command's help, by the command's name.
+
+Tests parse all of them; those of `serve` are run up to the start of the broker.
+"""
 
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve": (
         "duralog serve data",
-        "duralog serve data --listen 0.0.0.0:9092 --advertise kafka.example.com:9092",
-        "duralog serve --ephemeral --config cleanup.policy=compact",
+        "duralog serve data --listen 0.0.0.0:9092 --advertise kafka.example.com:9092 --insecure",
+        "duralog serve --ephemeral --override log.cleanup.policy=compact",
     ),
     "produce": (
         "echo hello | duralog produce data --topic greetings",
