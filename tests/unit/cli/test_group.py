@@ -168,6 +168,23 @@ def test_a_plan_is_shown_and_nothing_is_changed(directory: Path) -> None:
     assert run(*asked, "--execute").stdout.splitlines()[0] == "plain-0: goes from 3000 to 6001"
 
 
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        (("t:0", "t:1"), [0, 1]),
+        (("t:2,0", "t:0"), [0, 2]),
+        (("t", "t:1"), [0, 1, 2]),
+        (("t:1", "t"), [0, 1, 2]),
+        (("t", "t"), [0, 1, 2]),
+    ],
+)
+def test_partitions_of_a_topic_that_is_given_again(tmp_path: Path, topics: tuple[str, ...], expected: list[int]) -> None:
+    with Store(str(tmp_path)) as store:
+        store.create_topic("t", 3)
+    chosen = [word for topic in topics for word in ("-t", topic)]
+    assert [each["partition"] for each in objects("reset", tmp_path, "-g", "g", *chosen, "--latest")] == expected
+
+
 def test_plans_go_to_a_file_and_back(directory: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.csv"
     one = ("reset", directory, "-g", "readers")

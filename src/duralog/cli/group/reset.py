@@ -204,9 +204,12 @@ def _topics_given(
             raise WrongUsage(f"--topic: {text!r} is not NAME, or NAME:0,1 with the numbers of partitions")
         if colon and partition is not None:
             raise WrongUsage(f"--topic {text} and --partition both choose partitions: give one of them")
-        chosen[name] = [int(number) for number in numbers.split(",")] if colon else None
         if partition is not None:
             chosen[name] = [partition]
+        elif not colon or chosen.get(name, ()) is None:
+            chosen[name] = None
+        else:
+            chosen[name] = {*(chosen.get(name) or ()), *map(int, numbers.split(","))}
     return None if all_topics else chosen
 
 
