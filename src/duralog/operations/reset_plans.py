@@ -41,7 +41,8 @@ def _quoted(text: str) -> str:
 def plan_of_csv(lines: Iterable[str], groups: Sequence[str] | None, where: str) -> dict[str, Mapping[Place, int]]:
     """The offsets by group. `groups` are those that were chosen, None for all of the file.
 
-    Lines of other groups are skipped. Raises `InvalidConfig` with the number of a line that is wrong.
+    Lines of other groups are skipped. Raises `InvalidConfig` with the number of a line that is wrong, and for all
+    groups also if there is no line.
     """
     plan: dict[str, dict[Place, int]] = {}
     rows = csv.reader(lines, strict=True)
@@ -51,7 +52,9 @@ def plan_of_csv(lines: Iterable[str], groups: Sequence[str] | None, where: str) 
                 continue
             try:
                 *group, topic, partition, offset = (field.strip() for field in row)
-                place, to = (topic, _number(partition)), _number(offset)
+                place, to = (topic, _number("partition", partition)), _number("offset", offset)
+            except InvalidConfig as error:
+                raise _wrong(where, rows.line_num, str(error)) from None
             except ValueError:
                 expected = "topic,partition,offset or group,topic,partition,offset"
                 raise _wrong(where, rows.line_num, f"expected {expected}") from None
@@ -63,14 +66,20 @@ def plan_of_csv(lines: Iterable[str], groups: Sequence[str] | None, where: str) 
                 plan.setdefault(name, {})[place] = to
     except (csv.Error, UnicodeDecodeError) as error:
         raise _wrong(where, rows.line_num, f"not CSV in UTF-8: {error}") from None
+    if groups is None and not plan:
+        raise InvalidConfig(f"{where}: the plan has no offsets")
     return dict(plan)
 
 
-def _number(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() else -1
-    if not 0 <= number <= _INT64_MAX:
+def _number(name: str, text: str) -> int:
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdecimal():
         raise ValueError
-    return number
+    if text != digits:
+        raise InvalidConfig(f"{name} {text[:40]} is negative")
+    if int(digits) > _INT64_MAX:
+        raise InvalidConfig(f"{name} {text[:40]} is larger than {_INT64_MAX}")
+    return int(digits)
 
 
 def _wrong(where: str, line: int, reason: str) -> InvalidConfig:

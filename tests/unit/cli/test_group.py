@@ -205,8 +205,10 @@ def test_plans_go_to_a_file_and_back(directory: Path, tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("plain,0\n", "line 1: expected topic,partition,offset or group,topic,partition,offset"),
-        ("plain,0,5\nplain,0,-1\n", "line 2: expected topic,partition,offset"),
-        ("plain,0,9223372036854775808\n", "line 1: expected topic,partition,offset"),
+        ("plain,0,5\nplain,0,-1\n", "line 2: offset -1 is negative"),
+        ("plain,-1,5\n", "line 1: partition -1 is negative"),
+        ("plain,0,x\n", "line 1: expected topic,partition,offset"),
+        ("plain,0,9223372036854775808\n", "line 1: offset 9223372036854775808 is larger than"),
         ("a,readers,plain,0,5\n", "line 1: expected at most four fields, found 5 fields"),
         ('"plain,0,5\n', "line 1: not CSV in UTF-8"),
         ("others,plain,0,5\n", "the plan has no offset of group readers"),
@@ -219,6 +221,20 @@ def test_plans_that_are_wrong(directory: Path, tmp_path: Path, text: str, told: 
     plan.write_text(text)
     assert told in run("reset", directory, "-g", "readers", "--from-file", plan, "--execute", code=1).stderr
     assert committed(directory) == {("plain", 0): 3000, ("txn", 0): 0}
+
+
+def test_a_plan_of_windows(directory: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_bytes(b"\xef\xbb\xbfplain,0,7\r\n")
+    assert [told["to"] for told in objects("reset", directory, "-g", "readers", "--from-file", plan)] == [7]
+
+
+def test_a_plan_without_lines(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.csv"
+    plan.write_text("\n")
+    for group in (("--all-groups",), ("-g", "readers")):
+        refused = run("reset", GOLDEN_STORE, *group, "--from-file", plan, code=1).stderr
+        assert "the plan has no offset" in refused
 
 
 @pytest.mark.parametrize(

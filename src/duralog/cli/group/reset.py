@@ -232,7 +232,7 @@ def _plan(file: str, groups: list[str] | None) -> ResetTo:
     from duralog.operations.reset_offsets import ResetTo, Where
     from duralog.operations.reset_plans import plan_of_csv
 
-    with open(file, encoding="utf-8", newline="") as lines:
+    with open(file, encoding="utf-8-sig", newline="") as lines:
         return ResetTo(where=Where.PLAN, plan=plan_of_csv(lines, groups, file))
 
 
