@@ -243,7 +243,8 @@ def _write(output: Output, done: list[GroupReset], *, execute: bool) -> None:
         for offset in each.offsets:
             if output.as_json:
                 names = {"kind": "reset", "group": each.group, "topic": offset.topic, "partition": offset.partition}
-                output.object({**names, "from": offset.before, "to": offset.after, "dry_run": not execute})
+                limited = {} if offset.wanted is None else {"wanted": offset.wanted}
+                output.object({**names, "from": offset.before, "to": offset.after, **limited, "dry_run": not execute})
                 continue
             place = printable(f"{offset.topic}-{offset.partition}")
             whose = f"{printable(each.group)}: " if len(done) > 1 else ""
