@@ -64,7 +64,7 @@ def reset(
         ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All that the group has committed offsets of.", rich_help_panel=WHICH)
+        bool, typer.Option("--all-topics", help="All topics with committed offsets.", rich_help_panel=WHICH)
     ] = False,
     partition: PartitionChoice = None,
     to_earliest: Annotated[
@@ -74,7 +74,10 @@ def reset(
         bool, typer.Option("--to-latest", "--latest", help="To the end.", rich_help_panel=HOW)
     ] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To what is committed; without, to the end.", rich_help_panel=HOW)
+        bool,
+        typer.Option(
+            "--to-current", help="To the committed offset, or to the end if there is none.", rich_help_panel=HOW
+        ),
     ] = False,
     to_offset: Annotated[
         int | None,
@@ -120,8 +123,8 @@ def reset(
 ) -> None:
     """Plan a change of committed offsets; --execute does it.
 
-    The group must have no members. Offsets are limited to the range of each partition. In a directory, no broker may be
-    running with --execute.
+    The group must have no members. Offsets are limited to the range of each partition. --execute needs the directory to
+    itself.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
