@@ -123,7 +123,7 @@ def consume(
         typer.Option(
             "--format",
             metavar="TEXT",
-            help="Write each record as kcat -f does: '%t %p %o %k %s\\n'. -f TEXT is the same.",
+            help="Write each record as kcat -f does: '%t %p %o %k %s\\n'. -f TEXT is the same if there is a % in it.",
             rich_help_panel=HOW,
         ),
     ] = None,
