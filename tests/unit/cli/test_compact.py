@@ -108,7 +108,7 @@ def test_many_partitions_with_nothing_to_do_are_not_all_told(directory: Compacte
         store.create_topic("orders", 12, {"cleanup.policy": "compact"})
     lines = compact(directory.path).stdout.splitlines()
     assert sum(line.startswith("# orders-") for line in lines) == 8
-    assert "# and 4 more: nothing can be compacted; --explain shows why" in lines
+    assert "# and 4 more: nothing can be compacted; duralog compact --explain shows why" in lines
 
 
 def test_the_active_segment_with_roll(directory: CompactedDirectory) -> None:

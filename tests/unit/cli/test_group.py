@@ -179,7 +179,9 @@ def test_a_plan_is_shown_and_nothing_is_changed(directory: Path) -> None:
         (("t", "t"), [0, 1, 2]),
     ],
 )
-def test_partitions_of_a_topic_that_is_given_again(tmp_path: Path, topics: tuple[str, ...], expected: list[int]) -> None:
+def test_partitions_of_a_topic_that_is_given_again(
+    tmp_path: Path, topics: tuple[str, ...], expected: list[int]
+) -> None:
     with Store(str(tmp_path)) as store:
         store.create_topic("t", 3)
     chosen = [word for topic in topics for word in ("-t", topic)]

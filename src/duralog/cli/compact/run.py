@@ -114,7 +114,9 @@ class _Shown:
             for note in notes if (report.topic, report.partition) not in silent else ():
                 output.note(f"{report.topic}-{report.partition}", note)
         if len(idle) > _MOST_IDLE:
-            output.note(f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; --explain shows why")
+            output.note(
+                f"and {len(idle) - _MOST_IDLE:,} more", "nothing can be compacted; duralog compact --explain shows why"
+            )
         output.heading(_summary_line(compacted))
 
 
