@@ -44,7 +44,8 @@ def test_ids_are_written_as_on_disk(bits: tuple[int, int]) -> None:
 def test_the_life_of_a_topic(address: str) -> None:
     (created,) = objects("topic", "create", address, "-t", "orders", "--partitions", 2, "-c", "cleanup.policy=compact")
     assert created["partitions"] == 2
-    assert "already exists" in run("topic", "create", address, "-t", "orders", code=1).stderr
+    advice = f"already exists: duralog topic describe {address} shows it, topic alter changes it"
+    assert advice in run("topic", "create", address, "-t", "orders", code=1).stderr
     again = ("topic", "create", address, "-t", "orders", "--if-not-exists")
     assert objects(*again, "--replication-factor", 1) == [{**created, "kind": "exists"}]
     more = ("topic", "create", address, "-t", "copies", "--replication-factor", 3)

@@ -29,6 +29,7 @@ from duralog.cli.voice.options import (
 )
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.errors import TopicExists
 
 if TYPE_CHECKING:
     from duralog.client.topics import BrokerTopics
@@ -183,7 +184,6 @@ def create(
     with errors_shown():
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
-        from duralog.errors import TopicExists
 
         is_new = True
 
@@ -193,9 +193,9 @@ def create(
             topics = _of_broker(place)
             try:
                 topic_id, count = topics.create(topic, partitions, settings, replication_factor=replication_factor)
-            except TopicExists:
+            except TopicExists as error:
                 if not if_not_exists:
-                    raise
+                    raise _advised(error, place) from None
                 is_new = False
                 topic_id, count = topics.found(topic)
         else:
@@ -206,8 +206,7 @@ def create(
                 try:
                     topic_id = store.create_topic(topic, partitions, settings, exist_ok=if_not_exists)
                 except TopicExists as error:
-                    advice = f"duralog topic describe {place} shows it, topic alter changes it"
-                    raise TopicExists(f"{error}: {advice}") from None
+                    raise _advised(error, place) from None
                 count = len(store.partitions(topic))
         if as_json:
             output.object(
@@ -217,6 +216,11 @@ def create(
             verb = f"created {topic}" if is_new else f"{topic} exists,"
             output.line(f"{verb} with {count:,} {'partition' if count == 1 else 'partitions'}, id {topic_id}")
         output.flush()
+
+
+def _advised(error: TopicExists, place: str) -> TopicExists:
+    advice = f"duralog topic describe {place} shows it, topic alter changes it"
+    return TopicExists(f"{str(error).removesuffix('.')}: {advice}")
 
 
 @topic_app.command()
