@@ -229,11 +229,15 @@ class Broker:
             max_bytes=config.duralog_audit_log_max_bytes,
             max_files=config.duralog_audit_log_max_files,
         )
-        opened.callback(log.close)
         listeners = {id(node): name for name, node in zip(self.addresses, self._nodes, strict=True)}
         recorder = AuditRecorder(
-            log, lambda request: self.apis[request.api_key].name, lambda node: listeners.get(id(node))
+            log,
+            lambda request: self.apis[request.api_key].name,
+            lambda node: listeners.get(id(node)),
+            call_soon=self.loop.call_soon,
+            clock_ms=self._timer_clock,
         )
+        opened.callback(recorder.close)
         self.server.on_login_failure = recorder.login_failed
         return recorder
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from duralog.broker.audit import log as audit_log
 from duralog.broker.audit.log import AuditLog, read_last
+from duralog.broker.audit.recorder import AuditRecorder, Changed
+from duralog.broker.wire.principal import Principal
+from duralog.broker.wire.request import Request
+from duralog.storage.metadata.acls import Operation, ResourceType
 
 TIME_MS = 1_700_000_000_123
 
@@ -78,6 +84,84 @@ def test_a_failing_disk_is_counted_and_reported_later(
     log._write([{"number": 3}])
     log._close_file()
     assert [entry.get("count", entry.get("number")) for entry in read_last(path, 9)] == [3, 2]
+
+
+def test_refusals_leave_room_for_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "_MOST_WAITING", 8)
+    monkeypatch.setattr(AuditLog, "_serve", lambda _: None)
+    log = opened(tmp_path / "audit.log")
+    for number in range(20):
+        log.write({"event": "refusal", "number": number})
+    for number in range(4):
+        log.write({"event": "change", "number": number})
+    assert log.dropped == 16
+    waiting = [log._queue.get_nowait() for _ in range(8)]
+    assert [entry["event"] for entry in waiting if entry] == ["refusal"] * 4 + ["change"] * 4
+    log._close_file()
+
+
+def test_lost_entries_are_one_line_of_the_brokers_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(AuditLog, "_serve", lambda _: None)
+    log = opened(tmp_path / "audit.log")
+    for _ in range(50):
+        log.drop(3)
+        log._write([{"number": 1}])
+    log.close()
+    assert [each.getMessage().split()[0] for each in caplog.records] == ["3", "147"]
+
+
+def test_the_refusals_of_a_request_are_one_entry(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    soon: list[Callable[[], None]] = []
+    recorder = recorder_of(opened(path), soon, [0.0])
+    request = Request(3, 1, 0, "c", None, memoryview(b""), principal=Principal("eve"))
+    for number in range(50_000):
+        recorder.refused(request, Operation.DESCRIBE, ResourceType.TOPIC, f"{number}" + "x" * 500)
+    recorder.refused(request, Operation.CREATE, ResourceType.CLUSTER, "kafka-cluster")
+    assert len(soon) == 1
+    soon.pop()()
+    recorder.refused(request, Operation.READ, ResourceType.TOPIC, "last")
+    recorder.close()
+    last, single, several = read_last(path, 9)
+    assert (several["count"], several["operation"], len(several["resources"])) == (50_000, "DESCRIBE", 5)
+    assert several["resource"] == several["resources"][0] == "0" + "x" * 248
+    assert (single["resource"], "count" in single, "resources" in single) == ("kafka-cluster", False, False)
+    assert last["resource"] == "last"
+
+
+def test_refusals_and_failed_logins_are_limited_and_changes_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    soon: list[Callable[[], None]] = []
+    now_ms = [0.0]
+    recorder = recorder_of(opened(path), soon, now_ms)
+    for _ in range(1_000):
+        request = Request(3, 1, 0, "c", None, memoryview(b""), principal=Principal("eve"))
+        recorder.refused(request, Operation.DESCRIBE, ResourceType.TOPIC, "t")
+        recorder.login_failed("h", None, "a reason")
+        soon.pop()()
+    recorder.changed(request, [Changed("TOPIC", "t", 0)] * 200)
+    now_ms[0] = 1_000.0
+    for _ in range(20):
+        recorder.login_failed("h", None, "a reason")
+    recorder.close()
+    entries = read_last(path, 9_999)
+    assert Counter(each["event"] for each in entries if each["event"] != "dropped") == {
+        "refusal": 100,
+        "login failure": 110,
+        "change": 200,
+    }
+    dropped: Counter[str] = Counter()
+    for each in entries:
+        if each["event"] == "dropped":
+            dropped[each["detail"].split()[0]] += each["count"]
+    assert dropped == {"refusal": 900, "login": 910}
+    assert recorder.log.dropped == 1_810
+
+
+def recorder_of(log: AuditLog, soon: list[Callable[[], None]], now_ms: list[float]) -> AuditRecorder:
+    return AuditRecorder(log, lambda _: "Metadata", lambda _: None, call_soon=soon.append, clock_ms=lambda: now_ms[0])
 
 
 def test_cut_and_foreign_lines_are_skipped(tmp_path: Path) -> None:

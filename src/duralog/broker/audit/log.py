@@ -2,9 +2,11 @@
 
 `AuditLog.write` never blocks and never fails. Entries wait in a bounded queue. If the queue is full, or the file cannot
 be written, entries are dropped, counted, and the number is written as an entry of its own as soon as that is possible.
+Only changes may use the last half of the queue: clients without permissions cause the other entries.
 
 The file and the rotated ones (`audit.log.1` is the youngest) can be read by their owner only. If the process dies, the
-entries in the queue are lost; entries that were written stay. A line that was cut by a crash is skipped by readers.
+entries in the queue are lost; entries that were written stay. A line that was cut by a crash or a full disk is ended
+when the file is opened again, and skipped by readers.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import logging
 import os
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,11 +29,13 @@ DEFAULT_MAX_BYTES = 100 << 20
 DEFAULT_MAX_FILES = 10
 _MOST_WAITING = 10_000
 _MOST_AT_ONCE = 500
+_WARNING_INTERVAL_MS = 10_000
 _LONGEST_TEXT = 1_000
 _READ_BACK_BYTES = 1 << 16
 _MOST_READ_BYTES = 64 << 20
 
 Entry = Mapping[str, Any]
+CHANGE = "change"
 _logger = logging.getLogger(__name__)
 
 
@@ -50,13 +55,16 @@ class AuditLog:
         self.written = 0
         """Entries in the file."""
         self.dropped = 0
-        """Entries that were lost: the queue was full or the disk failed."""
+        """Entries that were lost or left out: the queue was full, the disk failed, or there were too many."""
         self._clock_ms = clock_ms
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._queue: queue.Queue[Entry | None] = queue.Queue(_MOST_WAITING)
         self._counting = threading.Lock()
-        self._unreported = 0
+        self._unreported: Counter[str | None] = Counter()
+        """Dropped entries that the file does not report yet, by the reason."""
+        self._unlogged = 0
+        self._warned_ms: int | None = None
         self._has_failed = False
         self._descriptor = -1
         try:
@@ -68,21 +76,26 @@ class AuditLog:
 
     def write(self, entry: Entry) -> None:
         """Queue an entry. Its time is now."""
+        if entry.get("event", CHANGE) != CHANGE and self._queue.qsize() >= _MOST_WAITING // 2:
+            self.drop(1)
+            return
         try:
             self._queue.put_nowait({"time": _time_text(self._clock_ms()), **entry})
         except queue.Full:
-            self._drop(1)
+            self.drop(1)
 
     def close(self) -> None:
         """Write what is queued, and close the file."""
         self._queue.put(None)
         self._thread.join()
+        self._warn_of_dropped(is_last=True)
         self._close_file()
 
-    def _drop(self, count: int) -> None:
+    def drop(self, count: int, reason: str | None = None) -> None:
+        """Count entries that are not written. The next line that is written reports them."""
         with self._counting:
             self.dropped += count
-            self._unreported += count
+            self._unreported[reason] += count
 
     def _serve(self) -> None:
         is_open = True
@@ -97,26 +110,37 @@ class AuditLog:
 
     def _write(self, entries: Sequence[Entry]) -> None:
         with self._counting:
-            lost, self._unreported = self._unreported, 0
-        lines = [_line(entry) for entry in entries]
-        if lost:
-            report = {"time": _time_text(self._clock_ms()), "event": "dropped", "count": lost}
-            lines.insert(0, _line(report))
+            lost, self._unreported = self._unreported, Counter()
+        lines = [_line(self._report(count, reason)) for reason, count in lost.items()]
+        lines += [_line(entry) for entry in entries]
         try:
             self._append(lines)
         except OSError as error:
             with self._counting:
                 self.dropped += len(entries)
-                self._unreported += lost + len(entries)
+                self._unreported.update(lost)
+                self._unreported[None] += len(entries)
             self._close_file()
             if not self._has_failed:
                 _logger.error("the audit log %s cannot be written, entries are lost: %s", self.path, error.strerror)
             self._has_failed = True
             return
-        if lost:
-            _logger.warning("%d entries of the audit log %s were lost", lost, self.path)
+        self._unlogged += lost.total()
+        self._warn_of_dropped()
         self._has_failed = False
         self.written += len(entries)
+
+    def _report(self, count: int, reason: str | None) -> Entry:
+        report = {"time": _time_text(self._clock_ms()), "event": "dropped", "count": count}
+        return report if reason is None else {**report, "detail": reason}
+
+    def _warn_of_dropped(self, *, is_last: bool = False) -> None:
+        """One line in ten seconds: clients can cause it."""
+        now_ms = self._clock_ms()
+        is_due = is_last or self._warned_ms is None or abs(now_ms - self._warned_ms) >= _WARNING_INTERVAL_MS
+        if self._unlogged and is_due:
+            _logger.warning("%d entries of the audit log %s were lost or left out", self._unlogged, self.path)
+            self._unlogged, self._warned_ms = 0, now_ms
 
     def _append(self, lines: Sequence[bytes]) -> None:
         if self._descriptor < 0:
