@@ -164,6 +164,27 @@ def recorder_of(log: AuditLog, soon: list[Callable[[], None]], now_ms: list[floa
     return AuditRecorder(log, lambda _: "Metadata", lambda _: None, call_soon=soon.append, clock_ms=lambda: now_ms[0])
 
 
+def test_a_line_after_a_cut_one_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "audit.log"
+    path.write_bytes(b'{"number": 0}\n{"numb')
+    monkeypatch.setattr(AuditLog, "_serve", lambda _: None)
+    log = opened(path)
+    log._write([{"number": 1}])
+    real_write = os.write
+    with monkeypatch.context() as failing:
+
+        def write_some(descriptor: int, data: bytes) -> int:
+            if len(data) < 5:
+                raise OSError(28, "No space left on device")
+            return real_write(descriptor, data[: len(data) - 4])
+
+        failing.setattr(os, "write", write_some)
+        log._write([{"number": 2}])
+    log._write([{"number": 3}])
+    log._close_file()
+    assert [entry.get("count", entry.get("number")) for entry in read_last(path, 9)] == [3, 1, 1, 0]
+
+
 def test_cut_and_foreign_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(b'{"number": 1}\nnot json\n[1]\n\n{"number": 2}\n{"numb')

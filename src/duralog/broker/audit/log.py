@@ -176,8 +176,12 @@ class AuditLog:
         self._open()
 
     def _open(self) -> None:
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.fchmod(self._descriptor, 0o600)
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            # The last line was cut. The next one must not become a part of it.
+            os.write(self._descriptor, b"\n")
 
     def _close_file(self) -> None:
         if self._descriptor >= 0:
