@@ -7,10 +7,12 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from duralog.broker.audit import log as audit_log
+from duralog.broker.audit.changes import CHANGES
 from duralog.broker.audit.log import AuditLog, read_last
 from duralog.broker.audit.recorder import AuditRecorder, Changed
 from duralog.broker.wire.principal import Principal
@@ -158,6 +160,26 @@ def test_refusals_and_failed_logins_are_limited_and_changes_are_not(tmp_path: Pa
             dropped[each["detail"].split()[0]] += each["count"]
     assert dropped == {"refusal": 900, "login": 910}
     assert recorder.log.dropped == 1_810
+
+
+def test_a_quota_is_recorded_with_the_entity_of_the_answer() -> None:
+    def entry(rate: float, **names: str | None) -> SimpleNamespace:
+        entity = [SimpleNamespace(entity_type=kind, entity_name=name) for kind, name in names.items()]
+        return SimpleNamespace(entity=entity, ops=[SimpleNamespace(key="rate", value=rate, remove=False)])
+
+    def answer(code: int, **names: str | None) -> dict[str, object]:
+        entity = [{"entity_type": kind, "entity_name": name} for kind, name in names.items()]
+        return {"error_code": code, "entity": entity}
+
+    asked = [entry(1, user="a"), entry(1, user="a"), entry(2, user="b", client=None)]
+    found = CHANGES["AlterClientQuotas"](
+        SimpleNamespace(validate_only=False, entries=asked),
+        {"entries": [answer(42, user="a"), answer(0, client=None, user="b")]},
+    )
+    assert list(found) == [
+        Changed("QUOTA", "user a", 42, "rate=1"),
+        Changed("QUOTA", "client <default>, user b", 0, "rate=2"),
+    ]
 
 
 def recorder_of(log: AuditLog, soon: list[Callable[[], None]], now_ms: list[float]) -> AuditRecorder:

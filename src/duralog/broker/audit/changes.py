@@ -132,10 +132,20 @@ def _deleted_offsets(message: Any, answer: Fields) -> Iterator[Changed]:
 def _altered_quotas(message: Any, answer: Fields) -> Iterator[Changed]:
     if _checked_only(message):
         return
-    for asked, one in zip(message.entries, answer["entries"], strict=False):
-        entity = ", ".join(f"{each.entity_type} {each.entity_name or '<default>'}" for each in asked.entity)
-        detail = ", ".join(f"{op.key}={'removed' if op.remove else op.value}" for op in asked.ops)
-        yield Changed("QUOTA", entity, one["error_code"], detail)
+    # The answer names each entity once, in an order of its own: one that is asked for twice is refused.
+    details = {
+        _entity_text({each.entity_type: each.entity_name for each in asked.entity}): ", ".join(
+            f"{op.key}={'removed' if op.remove else op.value}" for op in asked.ops
+        )
+        for asked in message.entries
+    }
+    for one in answer["entries"]:
+        entity = _entity_text({each["entity_type"]: each["entity_name"] for each in one["entity"]})
+        yield Changed("QUOTA", entity, one["error_code"], details.get(entity))
+
+
+def _entity_text(names: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{kind} {name or '<default>'}" for kind, name in sorted(names.items()))
 
 
 def _altered_credentials(message: Any, answer: Fields) -> Iterator[Changed]:
