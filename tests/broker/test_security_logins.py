@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 import struct
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Listening
+from duralog.broker.security.scram import ScramLogin
 from duralog.broker.wire.principal import Principal
 from duralog.config import BrokerConfig
-from duralog.storage.metadata.scram import ScramCredential, ScramMechanism
+from duralog.storage.metadata.scram import ScramCredential, ScramMechanism, ScramUser
 from tests.support.broker.logins import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
@@ -159,11 +161,39 @@ class TestScram:
         answer = authenticate(client, first)
         assert (answer.error_code, answer.error_message) == (FAILED, f"{INVALID} SCRAM-SHA-256")
 
-    def test_a_user_of_someone_else(self, client: RawClient) -> None:
+    @pytest.mark.parametrize(
+        ("user", "password", "message"),
+        [
+            ("carol", "pencil", "an authorization id that is different from username"),
+            ("carol", "wrong", f"{INVALID} SCRAM-SHA-256"),
+            ("nobody", "pencil", f"{INVALID} SCRAM-SHA-256"),
+        ],
+    )
+    def test_a_user_of_someone_else(self, client: RawClient, user: str, password: str, message: str) -> None:
         handshake(client, "SCRAM-SHA-256")
-        answer = authenticate(client, b"n,a=alice,n=carol,r=x")
-        assert answer.error_message is not None
-        assert "an authorization id that is different from username" in answer.error_message
+        scram = ScramClient("SCRAM-SHA-256", user, password, authorization_id="alice")
+        first = authenticate(client, scram.first())
+        assert first.error_code == 0
+        answer = authenticate(client, scram.final(first.auth_bytes))
+        assert answer.error_code == FAILED
+        assert message in (answer.error_message or "")
+
+
+def test_unknown_users_have_the_iterations_and_salts_of_most() -> None:
+    sha_256 = ScramMechanism.SCRAM_SHA_256
+
+    def answer(user: str, credentials: dict[ScramUser, ScramCredential]) -> tuple[int, bytes]:
+        _, salt, iterations = ScramLogin(sha_256, credentials).evaluate(f"n,,n={user},r=x".encode()).split(b",")
+        return len(b64decode(salt[2:])), iterations
+
+    def credential(salt_bytes: int, iterations: int) -> ScramCredential:
+        return ScramCredential(b"s" * salt_bytes, b"k" * 32, b"k" * 32, iterations)
+
+    stored = {(name, sha_256): credential(26, 8192) for name in "abc"}
+    stored |= {("d", sha_256): credential(20, 4096), ("weak", sha_256): credential(20, 1)}
+    stored |= {(name, ScramMechanism.SCRAM_SHA_512): credential(20, 4096) for name in "abcdef"}
+    assert answer("a", stored) == answer("nobody", stored) == answer("weak", stored) == (26, b"i=8192")
+    assert answer("nobody", {}) == (20, b"i=4096")
 
 
 class TestStates:

@@ -41,20 +41,21 @@ def plain_token(user: str, password: str, authorization_id: str = "") -> bytes:
 class ScramClient:
     """RFC 5802, with every part for a test to change."""
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, mechanism: str, user: str, password: str, *, authorization_id: str = "") -> None:
         self.hash = "sha256" if mechanism.endswith("256") else "sha512"
         self.password = password
         self.bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={_NONCE}"
+        self.header = f"n,{authorization_id and f'a={authorization_id}'},"
         self.server_signature = b""
 
     def first(self) -> bytes:
-        return f"n,,{self.bare}".encode()
+        return f"{self.header}{self.bare}".encode()
 
     def final(self, answer: bytes, *, nonce_suffix: str = "") -> bytes:
         parts = dict(part.split("=", 1) for part in answer.decode().split(","))
         salted = hashlib.pbkdf2_hmac(self.hash, self.password.encode(), b64decode(parts["s"]), int(parts["i"]))
         client_key = hmac.digest(salted, b"Client Key", self.hash)
-        without_proof = f"c=biws,r={parts['r']}{nonce_suffix}"
+        without_proof = f"c={b64encode(self.header.encode()).decode()},r={parts['r']}{nonce_suffix}"
         signed = f"{self.bare},{answer.decode()},{without_proof}".encode()
         signature = hmac.digest(hashlib.new(self.hash, client_key).digest(), signed, self.hash)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))

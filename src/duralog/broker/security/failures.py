@@ -1,4 +1,4 @@
-"""Why a log-in fails. Neither text contains a secret, and neither says whether a user exists."""
+"""Why a log-in fails. Neither text contains a secret, and what the client gets does not say whether a user exists."""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ class ListenerSecurity:
         if jaas is not None:
             jaas_options(name, jaas, scram.MODULE)
         chosen, credentials = ScramMechanism.of(mechanism), self._credentials
-        return lambda: scram.ScramLogin(chosen, credentials())
+        usual = scram.UsualCredential(chosen)
+        return lambda: scram.ScramLogin(chosen, credentials(), usual)
 
     def _oauthbearer(self, config: ListenerConfig, handler: str | None) -> Callable[[], Login]:
         try:

@@ -1,8 +1,11 @@
 """SASL/SCRAM (RFC 5802) on the side of the broker: two messages of the client, with a proof in the second.
 
 The expensive part, the iterations over the password, is the client's: here are a few hashes. For a user that does not
-exist, the exchange goes on with a made-up salt, always the same for a name, and fails at the proof: neither the time
-nor the steps show which users exist. The client gets the same error as from Kafka.
+exist, the exchange goes on with a made-up salt, and fails at the proof, as an authorization id of someone else does:
+the steps do not show which users exist. The client gets the same error as from Kafka.
+
+The made-up salt of a name is the same until the process ends: a client that asks before and after a restart can see
+the difference. Its length and iterations are those of most stored credentials: a user with others is seen to exist.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import hmac
 import re
 import secrets
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Mapping
 
 from duralog.broker.security.failures import InvalidCredentials, LoginFailed
+from duralog.errors import DuralogError
 from duralog.storage.metadata.scram import (
     LEAST_ITERATIONS,
     SALT_BYTES,
@@ -38,23 +43,51 @@ _NONCE_BYTES = 24
 _FOR_MADE_UP_SALTS = secrets.token_bytes(32)
 
 
+class UsualCredential:
+    """What most credentials of a mechanism have in common. It is counted again if the credentials are others."""
+
+    def __init__(self, mechanism: ScramMechanism) -> None:
+        self._mechanism = mechanism
+        self._counted: Mapping[ScramUser, ScramCredential] = {}
+        self._found = LEAST_ITERATIONS, SALT_BYTES
+
+    def of(self, credentials: Mapping[ScramUser, ScramCredential]) -> tuple[int, int]:
+        """The iterations, and the length of the salt. The store replaces the credentials, and does not change them."""
+        if credentials is not self._counted:
+            counts = Counter(
+                (each.iterations, len(each.salt))
+                for (_, mechanism), each in credentials.items()
+                if mechanism is self._mechanism and each.iterations >= LEAST_ITERATIONS
+            )
+            ((self._found, _),) = counts.most_common(1) or [((LEAST_ITERATIONS, SALT_BYTES), 0)]
+            self._counted = credentials
+        return self._found
+
+
 class ScramLogin:
     """One log-in."""
 
     is_slow = False
     expires_ms: int | None = None
 
-    def __init__(self, mechanism: ScramMechanism, credentials: Mapping[ScramUser, ScramCredential]) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        credentials: Mapping[ScramUser, ScramCredential],
+        usual: UsualCredential | None = None,
+    ) -> None:
         self._mechanism = mechanism
         self._hash = mechanism.hash_name
         self._credentials = credentials
+        self._usual = usual or UsualCredential(mechanism)
         self._first = ""
         """Both first messages, which the proof covers."""
         self._nonce = ""
         self._header = b""
         self._credential: ScramCredential | None = None
         self._name = ""
-        self._is_known = False
+        self._fault: DuralogError | None = None
+        """Why the log-in fails even with the right proof."""
         self.user: str | None = None
 
     def evaluate(self, response: bytes) -> bytes:
@@ -68,14 +101,17 @@ class ScramLogin:
         authorization_id, bare, name, nonce = match.groups()
         self._name = _decoded(name)
         found = self._credentials.get((self._name, self._mechanism))
-        if found is not None and authorization_id is not None and _decoded(authorization_id) != self._name:
-            raise LoginFailed(
+        made_up = self._made_up()
+        if found is None:
+            self._fault = _wrong()
+        elif found.iterations < LEAST_ITERATIONS:
+            found = None
+            self._fault = InvalidCredentials(f"the credential has fewer iterations than {LEAST_ITERATIONS}")
+        elif authorization_id is not None and _decoded(authorization_id) != self._name:
+            self._fault = LoginFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        if found is not None and found.iterations < LEAST_ITERATIONS:
-            raise InvalidCredentials(f"Iterations {found.iterations} is less than the minimum {LEAST_ITERATIONS}")
-        self._is_known = found is not None
-        self._credential = credential = found or self._made_up()
+        self._credential = credential = found or made_up
         self._nonce = nonce + secrets.token_urlsafe(_NONCE_BYTES)
         self._header = f"n,{'' if authorization_id is None else f'a={authorization_id}'},".encode()
         answer = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
@@ -98,15 +134,24 @@ class ScramLogin:
         client_key = bytes(a ^ b for a, b in zip(signature, b64decode(proof), strict=False))
         stored_key = hashlib.new(self._hash, client_key).digest()
         is_right = hmac.compare_digest(stored_key, credential.stored_key) and len(b64decode(proof)) == len(signature)
-        if not is_right or not self._is_known:
-            raise InvalidCredentials("Invalid client credentials")
+        if not is_right:
+            # The log may say more than the client gets.
+            raise self._fault if isinstance(self._fault, InvalidCredentials) else _wrong()
+        if self._fault is not None:
+            raise self._fault
         self.user = self._name
         return b"v=" + b64encode(hmac.digest(credential.server_key, signed, self._hash))
 
     def _made_up(self) -> ScramCredential:
-        salt = hmac.digest(_FOR_MADE_UP_SALTS, f"{self._hash} {self._name}".encode(), "sha256")[:SALT_BYTES]
+        iterations, salt_bytes = self._usual.of(self._credentials)
+        # A hash of any length: Kafka's tools make longer salts than `duralog user`.
+        salt = hashlib.shake_256(_FOR_MADE_UP_SALTS + f"{self._hash} {self._name}".encode()).digest(salt_bytes)
         key = secrets.token_bytes(hashlib.new(self._hash).digest_size)
-        return ScramCredential(salt, key, key, LEAST_ITERATIONS)
+        return ScramCredential(salt, key, key, iterations)
+
+
+def _wrong() -> InvalidCredentials:
+    return InvalidCredentials("Invalid client credentials")
 
 
 def _decoded(name: str) -> str:
