@@ -36,6 +36,7 @@ RUN duralog doctor --compile
 VOLUME /var/lib/duralog
 EXPOSE 9092
 STOPSIGNAL SIGTERM
+# For the arguments below. A guarded listener needs another one: docs/howto/run-as-a-service.md has a --health-cmd.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s --retries=3 \
     CMD ["duralog", "topic", "list", "--quiet", "127.0.0.1:9092"]
 ENTRYPOINT ["duralog"]

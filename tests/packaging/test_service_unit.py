@@ -61,6 +61,8 @@ def test_a_service_deletes_by_age_as_kafka_does(unit: configparser.ConfigParser)
 def test_folders_are_those_of_the_unit(unit: configparser.ConfigParser) -> None:
     service = unit["Service"]
     assert service["StateDirectory"] == service["CacheDirectory"] == service["RuntimeDirectory"] == "duralog"
+    # The audit log that docs/security.md configures.
+    assert (service["LogsDirectory"], service["LogsDirectoryMode"]) == ("duralog", "0750")
     assert "DURALOG_CACHE_DIR=/var/cache/duralog" in service["Environment"]
     assert "--ready-file /run/duralog/ready" in service["ExecStart"]
     # The cache holds code: it is used only where nobody else may write.
