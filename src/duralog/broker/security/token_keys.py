@@ -27,6 +27,7 @@ _SECONDS = 10.0
 _LEAST_SECONDS_BETWEEN = 10.0
 _LARGEST_BYTES = 1 << 20
 _KEY_TYPES = ("RSA", "EC")
+_MOST_NAMED = 5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -92,14 +93,19 @@ def _fetched(url: str) -> Mapping[str | None, jwt.PyJWK]:
         with opener.open(url, timeout=_SECONDS) as answer:
             data = answer.read(_LARGEST_BYTES)
         entries = json.loads(data)["keys"]
-        keys = [_key(entry) for entry in entries if entry.get("kty") in _KEY_TYPES and entry.get("use", "sig") == "sig"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
+        wanted = [entry for entry in entries if entry.get("kty") in _KEY_TYPES and entry.get("use", "sig") == "sig"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url: no keys from {url}: {reason}") from None
+    keys: list[jwt.PyJWK] = []
+    reasons: list[str] = []
+    for entry in wanted:
+        try:
+            keys.append(jwt.PyJWK.from_dict(entry))
+        except (ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
+            reasons.append(f"{str(entry.get('kid'))[:50]!r} ({type(error).__name__}: {error})"[:200])
+    if reasons:
+        _logger.warning("%d keys of %s cannot be used: %s", len(reasons), url, ", ".join(reasons[:_MOST_NAMED]))
     if not keys:
         raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url: {url} holds no RSA or EC key for signatures")
     return {key.key_id: key for key in keys}
-
-
-def _key(entry: dict[str, Any]) -> jwt.PyJWK:
-    return jwt.PyJWK.from_dict(entry)
