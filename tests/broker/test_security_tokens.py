@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Listening
+from duralog.broker.security.failures import LoginFailed
+from duralog.broker.security.oauthbearer import OauthbearerLogin, UnsecuredTokens
 from duralog.broker.security.token_keys import TokenKeys
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig
@@ -149,6 +151,14 @@ scope of numbers|foreign key|unknown key|no key id|another key's id|shared secre
 unsigned with a key id|signature cut off|changed claims|nothing""".replace("\n", "").split("|")
 
 
+def test_the_reason_is_for_the_log_and_not_for_the_client() -> None:
+    login = OauthbearerLogin(UnsecuredTokens())
+    assert login.evaluate(response("x")) == INVALID.encode()
+    with pytest.raises(LoginFailed) as raised:
+        login.evaluate(b"\1")
+    assert (str(raised.value), raised.value.reason) == (INVALID, "the token is not a JWT")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_wrong(connect: Callable[..., RawClient], keys: dict[str, Any], case: str) -> None:
     tokens = wrong_tokens(keys)
@@ -266,6 +276,21 @@ class TestKeysFromAnAddress:
     def test_addresses_that_could_be_forged(self, url: str) -> None:
         with pytest.raises(InvalidConfig, match="is not an https or file URL"):
             TokenKeys(url, 1)
+
+    def test_one_that_is_unknown_does_not_disable_the_others(
+        self, keys: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        path = tmp_path / "jwks.json"
+        good = key_set(keys)["keys"]
+        for_encryption = {**good[0], "kid": "enc", "alg": "RSA-OAEP"}
+        for_encryption.pop("use")
+        curve = {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "curve"}
+        path.write_text(json.dumps({"keys": [curve, *good, for_encryption]}))
+        assert TokenKeys(path.as_uri(), 1000).find("rsa").key_id == "rsa"
+        (line,) = [each.getMessage() for each in caplog.records]
+        assert "2 keys of" in line
+        assert "'curve'" in line
+        assert "'enc'" in line
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "RSA"}]}', '{"keys": 1}'])
     def test_files_that_hold_none(self, tmp_path: Path, text: str) -> None:

@@ -54,14 +54,14 @@ class OauthbearerLogin:
 
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
-        self._is_refused = False
+        self._refused_for: str | None = None
         self.user: str | None = None
         self.expires_ms: int | None = None
 
     def evaluate(self, response: bytes) -> bytes:
-        if self._is_refused and response == _ACKNOWLEDGED:
-            raise LoginFailed(_INVALID)
-        self._is_refused = False
+        if self._refused_for is not None and response == _ACKNOWLEDGED:
+            raise LoginFailed(_INVALID, reason=self._refused_for)
+        self._refused_for = None
         match = _FIRST.fullmatch(response.decode("utf-8", "replace"))
         if match is None:
             raise InvalidCredentials("Invalid OAUTHBEARER client first message")
@@ -72,8 +72,8 @@ class OauthbearerLogin:
             raise InvalidCredentials("Invalid OAUTHBEARER client first message: no bearer token in 'auth'")
         try:
             verified = self._validator.verify(auth[2])
-        except LoginFailed:
-            self._is_refused = True
+        except LoginFailed as error:
+            self._refused_for = error.reason
             return _INVALID.encode()
         if authorization_id and authorization_id != verified.user:
             raise LoginFailed(

@@ -273,8 +273,10 @@ class SaslSession:
             name = "" if self._mechanism is None else self._mechanism.name
             kind = "re-authentication" if self._is_again else "authentication"
             message = f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {name}"
-        known = isinstance(error, LoginFailed | InvalidCredentials)
-        reason = str(error) if known else f"unexpected: {type(error).__name__}"
+        if isinstance(error, LoginFailed):
+            reason = error.reason
+        else:
+            reason = str(error) if isinstance(error, InvalidCredentials) else f"unexpected: {type(error).__name__}"
         answer = {
             "error_code": codes.SASL_AUTHENTICATION_FAILED,
             "error_message": message,
