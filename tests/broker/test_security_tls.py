@@ -18,10 +18,13 @@ from cryptography.x509.oid import NameOID
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Listening
+from duralog.broker.security.listener_security import ListenerSecurity
 from duralog.broker.security.principal_mapping import PrincipalMapping, subject_of
+from duralog.broker.security.tls import ListenerTls
 from duralog.broker.wire.messages import encode_request
 from duralog.broker.wire.principal import ANONYMOUS
 from duralog.config import BrokerConfig
+from duralog.config.listener_config import ListenerConfig
 from duralog.errors import DuralogError, InvalidConfig
 from tests.support.broker.certificates import Authority, Signed
 from tests.support.broker.logins import API_VERSIONS, secured
@@ -113,6 +116,52 @@ def test_a_cipher_suite_by_its_name_in_java(server: Signed, authority: Authority
         client = secured(connect(), authority.pem)
         assert isinstance(client.socket, ssl.SSLSocket)
         assert client.socket.cipher() == ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLSv1.2", 128)
+
+
+ALL_OF_TLS_1_3 = "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"
+OF_TLS_1_2 = "ECDHE-ECDSA-AES128-GCM-SHA256"
+
+
+@pytest.mark.parametrize(
+    ("suites", "least", "warns"),
+    [
+        (ALL_OF_TLS_1_3, ssl.TLSVersion.TLSv1_3, False),
+        (ALL_OF_TLS_1_3[1:2], ssl.TLSVersion.TLSv1_3, True),
+        ((*ALL_OF_TLS_1_3, OF_TLS_1_2), ssl.TLSVersion.TLSv1_2, False),
+        ((ALL_OF_TLS_1_3[0], OF_TLS_1_2), ssl.TLSVersion.TLSv1_2, True),
+        ((OF_TLS_1_2,), ssl.TLSVersion.TLSv1_2, False),
+    ],
+)
+def test_suites_of_tls_1_3(
+    server: Signed,
+    caplog: pytest.LogCaptureFixture,
+    suites: tuple[str, ...],
+    least: ssl.TLSVersion,
+    warns: bool,
+) -> None:
+    configs = {**inline(server), "ssl.cipher.suites": ",".join(suites)}
+    context = ListenerTls("SSL", ListenerConfig(BrokerConfig.of(configs), "SSL")).settings.context
+    assert context.minimum_version == least
+    assert ("cannot be chosen" in caplog.text) == warns
+
+
+def test_suites_of_tls_1_3_without_it(server: Signed) -> None:
+    configs = {**inline(server), "ssl.cipher.suites": ALL_OF_TLS_1_3[0], "ssl.enabled.protocols": "TLSv1.2"}
+    with pytest.raises(InvalidConfig, match="no client could connect"):
+        ListenerTls("SSL", ListenerConfig(BrokerConfig.of(configs), "SSL"))
+
+
+@pytest.mark.parametrize(("prefix", "mode"), [("", ssl.CERT_NONE), ("listener.name.own.", ssl.CERT_REQUIRED)])
+def test_client_certificates_beside_sasl_need_the_prefix(
+    server: Signed, authority: Authority, caplog: pytest.LogCaptureFixture, prefix: str, mode: ssl.VerifyMode
+) -> None:
+    configs = {**inline(server), "ssl.truststore.certificates": authority.pem, f"{prefix}ssl.client.auth": "required"}
+    security = ListenerSecurity(
+        "OWN", "SASL_SSL", BrokerConfig.of({**configs, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}), is_loopback=True
+    )
+    assert security.tls is not None
+    assert security.tls.context.verify_mode == mode
+    assert ("counts for SSL listeners only" in caplog.text) == (not prefix)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,13 @@ class ListenerConfig:
         given = self.broker.of_listeners
         if mechanism is not None and (text := given.get(f"{self.prefix}{mechanism.lower()}.{name}")) is not None:
             return broker_definition(name).parse(text.value)
-        if (text := given.get(f"{self.prefix}{name}")) is not None:
-            return broker_definition(name).parse(text.value)
-        return self.broker.get(name)
+        own = self.own(name)
+        return self.broker.get(name) if own is None else own
+
+    def own(self, name: str) -> Any:
+        """The value that the config has with the listener's prefix. None if it is not set so."""
+        text = self.broker.of_listeners.get(f"{self.prefix}{name}")
+        return None if text is None else broker_definition(name).parse(text.value)
 
     def secret(self, name: str) -> str | None:
         """The value of a config of the kind password."""

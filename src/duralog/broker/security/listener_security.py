@@ -50,7 +50,8 @@ class ListenerSecurity:
         self._is_loopback = is_loopback
         self._credentials = credentials
         self._config = ListenerConfig(config, name)
-        self._tls = ListenerTls(name, self._config) if protocol in (SSL, SASL_SSL) else None
+        has_tls = protocol in (SSL, SASL_SSL)
+        self._tls = ListenerTls(name, self._config, has_sasl=protocol == SASL_SSL) if has_tls else None
         self._sasl = self._sasl_settings(self._config) if protocol in (SASL_PLAINTEXT, SASL_SSL) else None
 
     @property

@@ -30,12 +30,13 @@ class TlsSettings(NamedTuple):
 class ListenerTls:
     """Any thread may call `reload`, one at a time; `settings` is replaced at once."""
 
-    def __init__(self, listener: str, config: ListenerConfig) -> None:
+    def __init__(self, listener: str, config: ListenerConfig, *, has_sasl: bool = False) -> None:
         self._listener = listener
+        self._has_sasl = has_sasl
         self._config = config
         self._material = key_material(config)
         self._last_error = ""
-        self.settings = _settings(config, self._material)
+        self.settings = _settings(config, self._material, has_sasl=has_sasl)
 
     def reload(self, config: ListenerConfig) -> None:
         """Adopt changed configs, and changed files. It reads files: not on the loop."""
@@ -43,7 +44,7 @@ class ListenerTls:
             material = key_material(config)
             if material == self._material and config == self._config:
                 return
-            self.settings = _settings(config, material)
+            self.settings = _settings(config, material, has_sasl=self._has_sasl)
         except (DuralogError, OSError) as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
@@ -54,7 +55,7 @@ class ListenerTls:
         _logger.info("the listener %s has loaded its certificates again", self._listener)
 
 
-def _settings(config: ListenerConfig, material: KeyMaterial) -> TlsSettings:
+def _settings(config: ListenerConfig, material: KeyMaterial, *, has_sasl: bool) -> TlsSettings:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in config.get("ssl.enabled.protocols")]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -63,6 +64,7 @@ def _settings(config: ListenerConfig, material: KeyMaterial) -> TlsSettings:
     try:
         if named := [suite for suite in suites if not suite.startswith(_SUITES_OF_TLS_1_3)]:
             context.set_ciphers(":".join(named))
+        _restrict_tls_1_3(context, config, suites)
         load_into(context, material)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
@@ -70,11 +72,12 @@ def _settings(config: ListenerConfig, material: KeyMaterial) -> TlsSettings:
             f"{config.prefix}ssl.*: OpenSSL refuses the certificate, its key or a cipher suite ({reason}): check"
             " ssl.key.password, and that the key belongs to the first certificate"
         ) from None
-    context.verify_mode = _CLIENT_AUTH[config.get("ssl.client.auth")]
+    client_auth = _client_auth(config, has_sasl=has_sasl)
+    context.verify_mode = _CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
         if not material.trusted:
             raise InvalidConfig(
-                f"ssl.client.auth={config.get('ssl.client.auth')} needs {config.prefix}ssl.truststore.location or"
+                f"ssl.client.auth={client_auth} needs {config.prefix}ssl.truststore.location or"
                 " ssl.truststore.certificates: the authorities that sign the certificates of clients"
             )
         # As in Java, each certificate of the truststore is trusted, not only roots.
@@ -83,6 +86,45 @@ def _settings(config: ListenerConfig, material: KeyMaterial) -> TlsSettings:
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
     return TlsSettings(context, PrincipalMapping(config.get("ssl.principal.mapping.rules")))
+
+
+def _client_auth(config: ListenerConfig, *, has_sasl: bool) -> str:
+    """As in Kafka, `ssl.client.auth` counts for a listener with SASL only with the listener's prefix."""
+    value: str = config.get("ssl.client.auth")
+    if not has_sasl:
+        return value
+    own: str = config.own("ssl.client.auth") or "none"
+    if own != value:
+        _logger.warning(
+            "ssl.client.auth=%s counts for SSL listeners only, not for SASL_SSL: to ask for certificates here, set"
+            " %sssl.client.auth",
+            value,
+            config.prefix,
+        )
+    return own
+
+
+def _restrict_tls_1_3(context: ssl.SSLContext, config: ListenerConfig, suites: list[str]) -> None:
+    """Python cannot choose among the suites of TLS 1.3. If only such are named, clients must speak TLS 1.3."""
+    named = {suite for suite in suites if suite.startswith(_SUITES_OF_TLS_1_3)}
+    if not named:
+        return
+    known = {str(each["name"]) for each in context.get_ciphers() if each["protocol"] == "TLSv1.3"}
+    is_all = len(named) == len(suites)
+    has_tls_1_3 = context.maximum_version == ssl.TLSVersion.TLSv1_3
+    if is_all and not (has_tls_1_3 and named & known):
+        raise InvalidConfig(
+            f"{config.prefix}ssl.cipher.suites: no client could connect: {', '.join(sorted(named))} need TLSv1.3 in"
+            f" ssl.enabled.protocols, and OpenSSL has {', '.join(sorted(known))}"
+        )
+    if is_all:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if has_tls_1_3 and (others := known - named):
+        _logger.warning(
+            "%sssl.cipher.suites: the suites of TLS 1.3 cannot be chosen, clients may use %s too",
+            config.prefix,
+            ", ".join(sorted(others)),
+        )
 
 
 def _openssl_name(suite: str) -> str:
