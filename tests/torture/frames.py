@@ -12,9 +12,9 @@ import struct
 import types
 import typing
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.index import load_request_schema
 
@@ -27,6 +27,7 @@ _NUMBERS = (-(2**63), -(2**31), -1, 0, 0, 1, 1, 2, 3, 7, 100, 2**31 - 1, 2**63 -
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 _EXTREMES = (b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0" * 8, b"\xff\xff\xff\xff\x0f")
 _ANSWER_SECONDS = 20
+_MOST_FINDINGS = 5
 
 
 def mutants(random: Random) -> Iterator[bytes]:
@@ -98,17 +99,66 @@ def _value(random: Random, hint: Any, kind: str | None) -> Any:
     return max(min(random.choice(_NUMBERS), limit - 1), 0 if kind.startswith("u") else -limit)
 
 
-def send_mutants(address: str, random: Random) -> tuple[int, int]:
-    """How many were sent, and how many of them were answered. REQUIRES: the broker runs."""
+class Outcome(NamedTuple):
+    """What became of frames that were sent."""
+
+    sent: int
+    answered: int
+    closed: int
+    """The broker closed the connection without an answer."""
+    findings: list[str]
+    """Neither answered nor closed, or answered in part. Not all frames were sent when there are too many of these."""
+
+
+def send_frames(address: str, frames: Iterable[bytes], answer_seconds: float = _ANSWER_SECONDS) -> Outcome:
+    """Send each frame over a connection of its own. REQUIRES: the broker runs."""
     host, _, port = address.rpartition(":")
-    sent = answered = 0
-    for frame in mutants(random):
+    sent = answered = closed = 0
+    findings: list[str] = []
+    for frame in frames:
+        key, version = struct.unpack_from(">hh", frame, 4)
+        name = f"a mutated frame of API {key}, version {version},"
         try:
-            with socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS) as connection:
-                sent += 1
-                connection.sendall(frame)
-                connection.shutdown(socket.SHUT_WR)
-                answered += bool(connection.recv(4))
-        except (ConnectionError, TimeoutError):
-            continue
-    return sent, answered
+            connection = socket.create_connection((host, int(port)), timeout=answer_seconds)
+        except OSError as error:
+            findings.append(f"{name} found no broker: {error!r}")
+        else:
+            sent += 1
+            with connection:
+                try:
+                    is_answered = _is_answered(connection, frame)
+                    answered += is_answered
+                    closed += not is_answered
+                except TimeoutError:
+                    findings.append(f"{name} was neither answered nor closed in {answer_seconds} s: {frame.hex()}")
+                except (EOFError, ConnectionError) as error:
+                    findings.append(f"{name} got a part of an answer, {error}: {frame.hex()}")
+        if len(findings) >= _MOST_FINDINGS:
+            break
+    return Outcome(sent, answered, closed, findings)
+
+
+def _is_answered(connection: socket.socket, frame: bytes) -> bool:
+    """Whether a whole answer came, or else the end of the connection."""
+    try:
+        connection.sendall(frame)
+        connection.shutdown(socket.SHUT_WR)
+        first = connection.recv(1)
+    except TimeoutError:
+        raise
+    except OSError:
+        return False
+    if first:
+        (size,) = struct.unpack(">i", first + _read(connection, 3))
+        _read(connection, size)
+    return bool(first)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(min(size - len(data), 65_536))
+        if not piece:
+            raise EOFError(f"{len(data)} of {size} bytes")
+        data += piece
+    return bytes(data)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.torture.frames import send_mutants
+from tests.torture.frames import mutants, send_frames
 from tests.torture.interposer import Interposer
 from tests.torture.served import NotStarted, Served
 
@@ -178,9 +178,11 @@ def no_threads(stage: Stage) -> None:
 
 
 def mutated_frames(stage: Stage) -> None:
-    sent, answered = send_mutants(stage.served.address, stage.random)
-    stage.count("mutated frames", sent)
-    stage.count("mutated frames that were answered", answered)
+    outcome = send_frames(stage.served.address, mutants(stage.random))
+    stage.count("mutated frames", outcome.sent)
+    stage.count("mutated frames that were answered", outcome.answered)
+    stage.count("mutated frames that cost their connection", outcome.closed)
+    stage.findings += outcome.findings
     if not stage.served.is_running:
         stage.findings.append(f"mutated frames ended the broker: {stage.served.end_of_log}")
 
