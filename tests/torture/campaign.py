@@ -18,7 +18,7 @@ from random import Random
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.torture.checker import Anomaly, check
+from tests.torture.checker import Anomaly, check, check_copies
 from tests.torture.clients import (
     COPIES,
     LATEST,
@@ -175,8 +175,8 @@ class Campaign:
             stage.restart()
 
     def _finish(self, clients: list[Client]) -> None:
-        # The copier last: it has to copy what the others have written.
-        for group in ([each for each in clients if not isinstance(each, CopyClient)], clients):
+        # The copier and the reader last: they follow what the others have written.
+        for group in ([each for each in clients if not isinstance(each, CopyClient | ReadClient)], clients):
             for client in group:
                 client.finish()
             deadline = time.monotonic() + _FINISH_SECONDS
@@ -213,13 +213,9 @@ class Campaign:
             findings.append(f"duralog verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
 
     def _check_copies(self, final: dict[str, dict[int, list[tuple[int, bytes | None, str]]]]) -> None:
-        """Every single value is copied once."""
         for number, singles in final[SINGLES].items():
-            wanted = Counter(value for _, _, value in singles)
-            found = Counter(value for _, _, value in final[COPIES][number])
-            lost, more = wanted - found, found - wanted
-            self.report.anomalies += [Anomaly("lost", f"{each} was not copied") for each in lost]
-            self.report.anomalies += [Anomaly("duplicated", f"{each} was copied too often") for each in more]
+            values, copies = ([value for _, _, value in each] for each in (singles, final[COPIES][number]))
+            self.report.anomalies += check_copies(list_name(SINGLES, number), values, copies)
 
     def _check_latest(
         self, final: dict[str, dict[int, list[tuple[int, bytes | None, str]]]], clients: list[Client]

@@ -12,7 +12,7 @@ readings are compared with what clients were told, and every other reading with 
 | unwritten | a value was read that was never appended to this list |
 | reordered | values of one client, or of transactions of which one ended before the other began, are in another order |
 | unstable | a reader saw something else at an offset than the final reading, or went back |
-| skipped | a reader passed over a value that is in the list |
+| skipped | a reader passed over a value that is in the list, or read too few |
 
 Concurrent transactions of different clients may interleave: a log promises no more.
 """
@@ -83,8 +83,6 @@ def _of_clients(transactions: list[Transaction], places: dict[tuple[str, str], i
     """The order of one client's values in each list."""
     last: dict[tuple[str, str], tuple[int, str]] = {}
     for transaction in transactions:
-        if not transaction.is_ordered:
-            continue
         for name, value in transaction.appends:
             offset = places.get((name, value))
             if offset is None:
@@ -142,11 +140,34 @@ def _of_reading(
         if expected.get(offset) != value:
             found = expected.get(offset, "nothing")
             yield Anomaly("unstable", f"{reading.reader} read {value} at {reading.name} {offset}; in the end: {found}")
+    if len(offsets) < reading.least:
+        what = f"{reading.reader} read {len(offsets)} values of {reading.name}, at least {reading.least} were there"
+        yield Anomaly("skipped", what)
     if offsets:
         places = [offset for offset, _ in final.seen]
-        passed = places[bisect_left(places, offsets[0]) : bisect_right(places, offsets[-1])]
+        first = 0 if reading.is_from_start else bisect_left(places, offsets[0])
+        passed = places[first : bisect_right(places, offsets[-1])]
         for offset in sorted(set(passed) - set(offsets)):
             yield Anomaly("skipped", f"{reading.reader} passed over {expected[offset]} at {reading.name} {offset}")
+
+
+def check_copies(name: str, values: list[str], copies: list[str]) -> Iterator[Anomaly]:
+    """Each value of a list is copied once, in the order of the list."""
+    counts = Counter(copies)
+    wanted = set(values)
+    for value in values:
+        if value not in counts:
+            yield Anomaly("lost", f"{value} of {name} was not copied")
+    for value, count in counts.items():
+        if value not in wanted:
+            yield Anomaly("unwritten", f"{value} is a copy of nothing in {name}")
+        elif count > 1:
+            yield Anomaly("duplicated", f"{value} of {name} was copied {count} times")
+    places = {value: number for number, value in enumerate(values)}
+    known = [value for value in copies if value in places]
+    for before, after in itertools.pairwise(known):
+        if places[after] < places[before]:
+            yield Anomaly("reordered", f"{after} is before {before} in {name}, and was copied after it")
 
 
 def counted(anomalies: list[Anomaly]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -316,15 +317,21 @@ class CopyClient(Client):
 
 
 class ReadClient(Client):
-    """Follows the lists from their start, as a reader of committed values."""
+    """Follows the lists from their start, as a reader of committed values. It finishes when it has seen them all.
+
+    REQUIRES: the writers have ended before it finishes.
+    """
 
     def __init__(self, name: str, address: str, progress: Progress, seed: int, history: History) -> None:
         super().__init__(name, address, progress, seed)
-        self._readings = {number: Reading(name, list_name(LISTS, number)) for number in range(PARTITIONS[LISTS])}
+        self._history = history
+        self._readings = {
+            number: Reading(name, list_name(LISTS, number), is_from_start=True) for number in range(PARTITIONS[LISTS])
+        }
         history.readings += self._readings.values()
 
     def work(self) -> None:
-        while not self.is_finishing:
+        while not self._is_through():
             consumer = _reader(self.address, self.name)
             consumer.assign(
                 [
@@ -338,10 +345,24 @@ class ReadClient(Client):
                     for message in consumer.consume(200, timeout=0.1):
                         if message.error() is None:
                             self._see(message)
-                    if self.is_finishing:
+                    if self._is_through():
                         break
             finally:
                 consumer.close()
+
+    def _is_through(self) -> bool:
+        """Whether it is to finish and has read as many values of each list as were committed."""
+        if not self.is_finishing:
+            return False
+        committed = Counter(
+            name
+            for transaction in list(self._history.transactions)
+            if transaction.outcome is Outcome.COMMITTED
+            for name, _ in transaction.appends
+        )
+        for reading in self._readings.values():
+            reading.least = committed[reading.name]
+        return all(len(each.seen) >= each.least for each in self._readings.values())
 
     def _see(self, message: Message) -> None:
         partition, offset, value = message.partition(), message.offset(), message.value()

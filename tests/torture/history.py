@@ -31,8 +31,6 @@ class Transaction:
     outcome: Outcome = Outcome.UNKNOWN
     ended: float | None = None
     """When its client knew the outcome."""
-    is_ordered: bool = True
-    """Whether its values come after those of the client's earlier transactions in each list."""
 
 
 @dataclass
@@ -45,6 +43,10 @@ class Reading:
     """Offsets and values."""
     is_complete: bool = False
     """It read from the start to the end after all clients were done."""
+    is_from_start: bool = False
+    """It began at the start of the list."""
+    least: int = 0
+    """How many values it must have seen."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.torture.checker import check, counted
+from tests.torture.checker import check, check_copies, counted
 from tests.torture.history import History, Outcome, Reading, Transaction
 
 LISTS = ("a", "b", "c")
@@ -51,6 +51,8 @@ def good_history(seed: int, transactions: int = 60) -> History:
     for name, log in logs.items():
         history.readings.append(Reading("last", name, log, is_complete=True))
         history.readings.append(Reading("slow", name, log[5 : len(log) // 2]))
+        begin = log[: len(log) // 2]
+        history.readings.append(Reading("early", name, begin, is_from_start=True, least=len(begin)))
     return history
 
 
@@ -147,6 +149,24 @@ def pass_over_a_value(history: History) -> None:
     del reading.seen[1]
 
 
+def _early(history: History) -> Reading:
+    return next(each for each in history.readings if each.reader == "early" and len(each.seen) > 2)
+
+
+def miss_the_first_value(history: History) -> None:
+    reading = _early(history)
+    reading.least = 0
+    del reading.seen[0]
+
+
+def miss_the_last_value(history: History) -> None:
+    del _early(history).seen[-1]
+
+
+def see_nothing(history: History) -> None:
+    _early(history).seen.clear()
+
+
 PLANTED: dict[Callable[[History], None], str] = {
     lose_a_value: "lost",
     append_twice: "duplicated",
@@ -158,6 +178,9 @@ PLANTED: dict[Callable[[History], None], str] = {
     show_another_value: "unstable",
     go_back: "unstable",
     pass_over_a_value: "skipped",
+    miss_the_first_value: "skipped",
+    miss_the_last_value: "skipped",
+    see_nothing: "skipped",
 }
 
 
@@ -175,3 +198,19 @@ def test_what_cannot_be_judged_is_refused() -> None:
         check(History([twice], [Reading("last", "a", [], is_complete=True)]))
     with pytest.raises(ValueError, match="no complete reading of"):
         check(History([Transaction("c", 0, [("a", "x")], Outcome.COMMITTED, 1)], [Reading("r", "a")]))
+
+
+@pytest.mark.parametrize(
+    ("copies", "found"),
+    [
+        (["a", "b", "c", "d"], {}),
+        (["a", "b", "d"], {"lost": 1}),
+        ([], {"lost": 4}),
+        (["a", "b", "c", "d", "e"], {"unwritten": 1}),
+        (["a", "b", "b", "c", "d"], {"duplicated": 1}),
+        (["a", "c", "b", "d"], {"reordered": 1}),
+        (["a", "b", "c", "a", "d"], {"duplicated": 1, "reordered": 1}),
+    ],
+)
+def test_copies_are_all_there_once_and_in_order(copies: list[str], found: dict[str, int]) -> None:
+    assert counted(list(check_copies("singles-0", ["a", "b", "c", "d"], copies))) == found
