@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +41,12 @@ from tests.torture.served import NotStarted, Served
 
 _PATIENCE_SECONDS = 120
 _FINISH_SECONDS = 300
+_PROGRESS = 2
+"""What each client must achieve after a round."""
 _KINDS = ("lost", "duplicated", "dirty", "torn", "unwritten", "reordered", "unstable", "skipped")
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "65536"}
-_TOPIC_CONFIGS = {LISTS: _COMPACTED, LATEST: _COMPACTED, SINGLES: {"internal.segment.bytes": "65536"}, COPIES: {}}
+_SOON_COMPACTED = _COMPACTED | {"internal.segment.bytes": "16384"}
+_TOPIC_CONFIGS = {LISTS: _COMPACTED, LATEST: _SOON_COMPACTED, SINGLES: {"internal.segment.bytes": "65536"}, COPIES: {}}
 
 
 @dataclass
@@ -54,6 +57,16 @@ class Report:
     tried: int = 0
     acknowledged: int = 0
     transactions: Counter[str] = field(default_factory=Counter)
+    """Of the clients with transactions, by outcome."""
+    singles: Counter[str] = field(default_factory=Counter)
+    """Appends of the idempotent producer, by outcome."""
+    copies: int = 0
+    """Transactions that the group has committed."""
+    read: int = 0
+    """Values that the reader has seen."""
+    latest_acknowledged: int = 0
+    latest_left: int = 0
+    """What the compaction has left of them."""
     longest_stall_seconds: float = 0.0
     starts: int = 0
     slowest_start_seconds: float = 0.0
@@ -72,16 +85,23 @@ class Report:
         yield f"tried {self.tried:,}, acknowledged {self.acknowledged:,}"
         yield ", ".join(f"{kind} {kinds[kind]}" for kind in _KINDS)
         yield f"longest stall {self.longest_stall_seconds:.1f} s, slowest start {self.slowest_start_seconds:.1f} s"
-        yield "transactions: " + ", ".join(f"{count:,} {name}" for name, count in self.transactions.items())
-        yield "rounds: " + ", ".join(f"{count} {name}" for name, count in self.rounds.items())
+        yield "transactions: " + _listed(self.transactions)
+        yield "single appends: " + _listed(self.singles)
+        yield f"transactions of the group: {self.copies:,} committed; values that the reader saw: {self.read:,}"
+        yield f"compacted topic: {self.latest_acknowledged:,} acknowledged, {self.latest_left:,} left"
+        yield "rounds: " + _listed(self.rounds)
         if self.counts:
-            yield "done: " + ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+            yield "done: " + _listed(self.counts)
         if self.failed_calls:
-            yield "system calls that failed: " + ", ".join(f"{n:,} {name}" for name, n in self.failed_calls.items())
+            yield "system calls that failed: " + _listed(self.failed_calls)
         for anomaly in self.anomalies[:20]:
             yield f"{anomaly.kind.upper()}: {anomaly.what}"
         for finding in self.findings:
             yield f"FOUND: {finding}"
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 class Campaign:
@@ -107,23 +127,31 @@ class Campaign:
             try:
                 number = 0
                 while number < len(usable) or time.monotonic() < began + seconds:
-                    self._play(usable[number % len(usable)], stage)
+                    self._play(usable[number % len(usable)], stage, clients)
                     number += 1
                 stage.restart()
-                self._wait_for_progress(stage, "the last start")
+                self._wait_for_progress(stage, clients, "the last start")
             finally:
                 self._finish(clients)
             self._conclude(clients)
         report = self.report
         report.seconds = time.monotonic() - began
-        report.tried, report.acknowledged = self._progress.tried, self._progress.acknowledged
         report.longest_stall_seconds = self._progress.longest_stall_seconds
         report.starts, report.slowest_start_seconds = self._served.starts, self._served.slowest_start_seconds
         report.counts = stage.counts
         report.findings += stage.findings
         report.failed_calls = {} if self._interposer is None else self._interposer.failed
-        report.transactions = Counter(each.outcome.value for each in self._history.transactions)
+        self._count(clients)
         return report
+
+    def _count(self, clients: list[Client]) -> None:
+        report, progress = self.report, self._progress
+        report.tried, report.acknowledged = progress.tried, progress.acknowledged.total()
+        transactions = self._history.transactions
+        report.transactions = Counter(each.outcome.value for each in transactions if not each.is_single)
+        report.singles = Counter(each.outcome.value for each in transactions if each.is_single)
+        report.copies = sum(progress.acknowledged[each.name] for each in clients if isinstance(each, CopyClient))
+        report.read = progress.read.total()
 
     @contextmanager
     def _ended(self) -> Iterator[None]:
@@ -149,7 +177,7 @@ class Campaign:
             CopyClient("copier", address, progress, seeds[5]),
         ]
 
-    def _play(self, play: Round, stage: Stage) -> None:
+    def _play(self, play: Round, stage: Stage, clients: list[Client]) -> None:
         self.report.rounds[play.__name__.replace("_", " ")] += 1
         play(stage)
         if self._interposer is not None:
@@ -157,19 +185,21 @@ class Campaign:
         if not self._served.is_running:
             stage.count("ends of the broker by itself")
             stage.start()
-        self._wait_for_progress(stage, play.__name__)
+        self._wait_for_progress(stage, clients, play.__name__)
 
-    def _wait_for_progress(self, stage: Stage, after: str) -> None:
-        """A broker that does not acknowledge any more gets one restart, and a finding."""
+    def _wait_for_progress(self, stage: Stage, clients: list[Client], after: str) -> None:
+        """Every client must get on. A broker that leaves one without an answer gets one restart, and a finding."""
         for is_last in (False, True):
-            before, deadline = self._progress.acknowledged, time.monotonic() + _PATIENCE_SECONDS / 2
-            while self._progress.acknowledged < before + 5:
-                if time.monotonic() > deadline:
+            goals = {each.name: self._progress.of(each.name) + _PROGRESS for each in clients}
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            while late := [each for each in clients if self._progress.of(each.name) < goals[each.name]]:
+                if time.monotonic() > deadline or any(each.failure is not None for each in late):
                     break
                 time.sleep(0.05)
             else:
                 return
-            stage.findings.append(f"nothing was acknowledged after {after}: {self._served.end_of_log}")
+            names = ", ".join(each.name for each in late)
+            stage.findings.append(f"{names} did not get on after {after}: {self._served.end_of_log}")
             if is_last:
                 raise RuntimeError(stage.findings[-1])
             stage.restart()
@@ -222,6 +252,9 @@ class Campaign:
     ) -> None:
         """The compacted topic has each key's last acknowledged value, or a later one that was sent."""
         (client,) = (each for each in clients if isinstance(each, SingleClient))
+        self.report.latest_acknowledged, self.report.latest_left = client.latest_count, len(final[LATEST][0])
+        if len(final[LATEST][0]) >= client.latest_count:
+            self.report.findings.append(f"nothing was compacted: all {client.latest_count} records are left")
         latest: dict[str, int] = {}
         for _, key, value in final[LATEST][0]:
             assert key is not None

@@ -52,12 +52,13 @@ def list_name(topic: str, partition: int) -> str:
 
 
 class Progress:
-    """What all clients have tried and were acknowledged, and how long nothing was."""
+    """What each client has tried and achieved, and for how long nothing was acknowledged."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.tried = 0
-        self.acknowledged = 0
+        self.acknowledged: Counter[str] = Counter()
+        self.read: Counter[str] = Counter()
         self.longest_stall_seconds = 0.0
         self._last = time.monotonic()
 
@@ -65,12 +66,19 @@ class Progress:
         with self._lock:
             self.tried += 1
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, client: str) -> None:
         with self._lock:
-            self.acknowledged += 1
+            self.acknowledged[client] += 1
             now = time.monotonic()
             self.longest_stall_seconds = max(self.longest_stall_seconds, now - self._last)
             self._last = now
+
+    def see(self, client: str) -> None:
+        with self._lock:
+            self.read[client] += 1
+
+    def of(self, client: str) -> int:
+        return self.acknowledged[client] + self.read[client]
 
 
 class Client(threading.Thread):
@@ -168,7 +176,7 @@ class ListClient(Client):
                 is_commit_asked = True
                 persist(partial(producer.commit_transaction, _CALL_SECONDS))
                 transaction.outcome = Outcome.COMMITTED
-                self.progress.acknowledge()
+                self.progress.acknowledge(self.name)
             transaction.ended = time.monotonic()
         except (KafkaException, BufferError) as refused:
             error = refused.args[0]
@@ -193,6 +201,8 @@ class SingleClient(Client):
         self._history = history
         self._numbers = 0
         self.acknowledged_latest: dict[str, int] = {}
+        self.latest_count = 0
+        """How many records of the compacted topic were acknowledged."""
         self.sent_latest: dict[str, int] = {}
 
     def work(self) -> None:
@@ -217,7 +227,9 @@ class SingleClient(Client):
     def _produce_one(self, producer: Producer, client: str, failed: threading.Event) -> None:
         self._numbers += 1
         number, partition = self._numbers, self.random.randrange(PARTITIONS[SINGLES])
-        transaction = Transaction(client, time.monotonic(), [(list_name(SINGLES, partition), f"single {number}")])
+        transaction = Transaction(
+            client, time.monotonic(), [(list_name(SINGLES, partition), f"single {number}")], is_single=True
+        )
         self._history.transactions.append(transaction)
         key = f"key {self.random.randrange(KEYS)}"
         self.sent_latest[key] = number
@@ -228,10 +240,11 @@ class SingleClient(Client):
                 failed.set()
                 return
             transaction.outcome, transaction.ended = Outcome.COMMITTED, time.monotonic()
-            self.progress.acknowledge()
+            self.progress.acknowledge(self.name)
 
         def latest_done(error: KafkaError | None, _: Message) -> None:
             if error is None:
+                self.latest_count += 1
                 self.acknowledged_latest[key] = max(self.acknowledged_latest.get(key, 0), number)
 
         try:
@@ -289,7 +302,7 @@ class CopyClient(Client):
             group = consumer.consumer_group_metadata()
             persist(partial(producer.send_offsets_to_transaction, offsets, group, _CALL_SECONDS))
             persist(partial(producer.commit_transaction, _CALL_SECONDS))
-            self.progress.acknowledge()
+            self.progress.acknowledge(self.name)
             return producer
         except (KafkaException, BufferError):
             producer = self._undone(producer)
@@ -370,6 +383,7 @@ class ReadClient(Client):
         assert offset is not None
         assert value is not None
         self._readings[partition].seen.append((offset, value.decode().rstrip(".")))
+        self.progress.see(self.name)
 
 
 def _reader(address: str, name: str) -> Consumer:

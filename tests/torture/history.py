@@ -31,6 +31,8 @@ class Transaction:
     outcome: Outcome = Outcome.UNKNOWN
     ended: float | None = None
     """When its client knew the outcome."""
+    is_single: bool = False
+    """It is a single append without a transaction."""
 
 
 @dataclass

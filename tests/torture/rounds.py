@@ -63,9 +63,12 @@ class Stage:
             self.interposer.work()
         self.served.start(CONFIGS | (configs or {}))
 
+    def kill(self) -> None:
+        """It counts only what really ended by the kill."""
+        self.count("kills", int(self.served.kill()))
+
     def restart(self) -> None:
-        self.served.kill()
-        self.count("kills")
+        self.kill()
         self.start()
 
 
@@ -106,8 +109,7 @@ def failing_calls(stage: Stage) -> None:
         stage.interposer.fail(stage.random.choice((errno.EIO, errno.EIO, errno.ENOSPC, errno.EDQUOT)), chances)
         stage.wait(0.5, 2)
         if stage.random.random() < 0.5:
-            stage.served.kill()
-            stage.count("kills")
+            stage.kill()
             try:
                 stage.served.start(CONFIGS)
             except NotStarted:
@@ -165,8 +167,7 @@ def no_threads(stage: Stage) -> None:
     stage.interposer.fail(errno.EAGAIN, {"thread": 1})
     stage.wait(0.5, 2)
     stage.interposer.fail(errno.EAGAIN, {"thread": 0.2})
-    stage.served.kill()
-    stage.count("kills")
+    stage.kill()
     try:
         stage.served.start(CONFIGS)
         stage.wait(0.1, 1)
@@ -188,8 +189,7 @@ def mutated_frames(stage: Stage) -> None:
 
 
 def hostile_configs(stage: Stage) -> None:
-    stage.served.kill()
-    stage.count("kills")
+    stage.kill()
     name, _, value = stage.random.choice(WRONG).partition("=")
     try:
         stage.served.start({**CONFIGS, name: value})

@@ -61,10 +61,13 @@ class Served:
         assert self._process is not None
         return self._process.pid
 
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(_STOP_SECONDS)
+    def kill(self) -> bool:
+        """Whether it was the kill that ended the process."""
+        if not self.is_running:
+            return False
+        assert self._process is not None
+        self._process.kill()
+        return self._process.wait(_STOP_SECONDS) == -signal.SIGKILL
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         """As an operator does. Returns the exit code."""
