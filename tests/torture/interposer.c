@@ -16,13 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FSYNC, WRITE, SHORT_WRITE, TRUNCATE, RENAME, UNLINK, OPEN, READ, THREAD, KINDS };
+enum { FSYNC, WRITE, SHORT_WRITE, TRUNCATE, RENAME, UNLINK, OPEN, READ, THREAD, ALLOCATE, KINDS };
 
 struct control {
     _Atomic int64_t clock_offset_ms;
@@ -142,6 +143,60 @@ ssize_t writev(int file, const struct iovec *parts, int count) {
     }
     return real(file, parts, count);
 }
+/* CPython calls those that take flags. */
+ssize_t pwritev64v2(int file, const struct iovec *parts, int count, off64_t position, int flags) {
+    REAL(ssize_t, "pwritev64v2", int, const struct iovec *, int, off64_t, int);
+    if (ours(file)) {
+        if (fails(WRITE)) return -1;
+        if (count > 0 && fails(SHORT_WRITE)) {
+            if (count > 1) return real(file, parts, count / 2, position, flags);
+            struct iovec cut = {parts->iov_base, (parts->iov_len + 1) / 2};
+            return real(file, &cut, 1, position, flags);
+        }
+    }
+    return real(file, parts, count, position, flags);
+}
+ssize_t pwritev2(int file, const struct iovec *parts, int count, off_t position, int flags) {
+    return pwritev64v2(file, parts, count, position, flags);
+}
+ssize_t pwritev64(int file, const struct iovec *parts, int count, off64_t position) {
+    return pwritev64v2(file, parts, count, position, 0);
+}
+ssize_t pwritev(int file, const struct iovec *parts, int count, off_t position) {
+    return pwritev64v2(file, parts, count, position, 0);
+}
+ssize_t preadv64v2(int file, const struct iovec *parts, int count, off64_t position, int flags) {
+    REAL(ssize_t, "preadv64v2", int, const struct iovec *, int, off64_t, int);
+    return ours(file) && fails(READ) ? -1 : real(file, parts, count, position, flags);
+}
+ssize_t preadv2(int file, const struct iovec *parts, int count, off_t position, int flags) {
+    return preadv64v2(file, parts, count, position, flags);
+}
+ssize_t preadv64(int file, const struct iovec *parts, int count, off64_t position) {
+    return preadv64v2(file, parts, count, position, 0);
+}
+ssize_t preadv(int file, const struct iovec *parts, int count, off_t position) {
+    return preadv64v2(file, parts, count, position, 0);
+}
+ssize_t read(int file, void *data, size_t size) {
+    REAL(ssize_t, "read", int, void *, size_t);
+    return ours(file) && fails(READ) ? -1 : real(file, data, size);
+}
+ssize_t sendfile64(int to, int file, off64_t *position, size_t size) {
+    REAL(ssize_t, "sendfile64", int, int, off64_t *, size_t);
+    return ours(file) && fails(READ) ? -1 : real(to, file, position, size);
+}
+ssize_t sendfile(int to, int file, off_t *position, size_t size) { return sendfile64(to, file, position, size); }
+int fallocate64(int file, int mode, off64_t from, off64_t size) {
+    REAL(int, "fallocate64", int, int, off64_t, off64_t);
+    return ours(file) && fails(ALLOCATE) ? -1 : real(file, mode, from, size);
+}
+int fallocate(int file, int mode, off_t from, off_t size) { return fallocate64(file, mode, from, size); }
+int posix_fallocate64(int file, off64_t from, off64_t size) {
+    REAL(int, "posix_fallocate64", int, off64_t, off64_t);
+    return ours(file) && fails(ALLOCATE) ? (int)control->error : real(file, from, size);
+}
+int posix_fallocate(int file, off_t from, off_t size) { return posix_fallocate64(file, from, size); }
 ssize_t pread64(int file, void *data, size_t size, off64_t position) {
     REAL(ssize_t, "pread64", int, void *, size_t, off64_t);
     return ours(file) && fails(READ) ? -1 : real(file, data, size, position);

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 _SOURCE = Path(__file__).with_name("interposer.c")
-KINDS = ("fsync", "write", "short write", "truncate", "rename", "unlink", "open", "read", "thread")
+KINDS = ("fsync", "write", "short write", "truncate", "rename", "unlink", "open", "read", "thread", "allocate")
 _ALWAYS = 65_536
 
 

@@ -102,7 +102,7 @@ def pauses(stage: Stage) -> None:
 def failing_calls(stage: Stage) -> None:
     """Some of the calls fail, some of the time, while it runs and while it starts."""
     assert stage.interposer is not None
-    kinds = ("fsync", "write", "short write", "truncate", "rename", "unlink", "open", "read")
+    kinds = ("fsync", "write", "short write", "truncate", "rename", "unlink", "open", "read", "allocate")
     for _ in range(2):
         chosen = stage.random.sample(kinds, stage.random.randint(1, 4))
         chances = {kind: stage.random.choice((0.005, 0.05, 0.3)) for kind in chosen}
@@ -121,7 +121,7 @@ def failing_calls(stage: Stage) -> None:
 def full_disk(stage: Stage) -> None:
     """No room for anything: when there is room again, everything works without a restart."""
     assert stage.interposer is not None
-    stage.interposer.fail(errno.ENOSPC, {"write": 1, "truncate": 0.5})
+    stage.interposer.fail(errno.ENOSPC, {"write": 1, "truncate": 0.5, "allocate": 1})
     stage.wait(0.5, 2)
     stage.interposer.work()
     stage.count("full disks")
@@ -129,7 +129,9 @@ def full_disk(stage: Stage) -> None:
 
 def read_only_disk(stage: Stage) -> None:
     assert stage.interposer is not None
-    stage.interposer.fail(errno.EROFS, dict.fromkeys(("write", "fsync", "truncate", "rename", "unlink"), 1.0))
+    stage.interposer.fail(
+        errno.EROFS, dict.fromkeys(("write", "fsync", "truncate", "rename", "unlink", "allocate"), 1.0)
+    )
     stage.wait(0.5, 2)
     stage.interposer.work()
     stage.count("read-only disks")
