@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oracle.server_process import ServerProcess
 
-_ADDRESS = re.compile(r"ready on (http://\S+)")
+_ADDRESS = re.compile(r"ready on (https?://\S+)")
 
 
 class RunningConsole(ServerProcess):

@@ -108,10 +108,15 @@ def visit(browser: Browser, consoles: Callable[[str], RunningConsole]) -> Iterat
     """Opens tabs: on one of the kinds of directories by its name, or on a console of the test's own."""
     contexts, pages = [], []
 
-    def visit(where: str | RunningConsole, path: str = "/", *, status: int = 200, **settings: Any) -> WatchedPage:
+    def visit(
+        where: str | RunningConsole, path: str = "/", *, status: int = 200, is_login: bool = False, **settings: Any
+    ) -> WatchedPage:
         console = consoles(where) if isinstance(where, str) else where
         contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings}))
         pages.append(WatchedPage(contexts[-1], console.address))
+        if is_login:
+            pages[-1].page.goto(console.address + path)
+            return pages[-1]
         return pages[-1].open(path, status=status)
 
     yield visit

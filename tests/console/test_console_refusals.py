@@ -160,7 +160,8 @@ def test_it_listens_on_loopback_only(consoles: Consoles) -> None:
 @pytest.mark.parametrize(("listen", "is_warned"), [(":0", True), ("localhost:0", False)])
 def test_an_address_that_others_reach_is_warned_of(tmp_path: Path, listen: str, is_warned: bool) -> None:
     duralog.open(tmp_path).close()
-    command = [sys.executable, "-m", "duralog", "console", str(tmp_path), "--listen", listen, "--no-browser"]
+    options = ["--listen", listen, "--no-browser", "--insecure"]
+    command = [sys.executable, "-m", "duralog", "console", str(tmp_path), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as console:
         assert console.stdout is not None
         assert "ready on" in console.stdout.readline()

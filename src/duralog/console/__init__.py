@@ -4,6 +4,7 @@
 |---|---|
 | `command` | `duralog console` |
 | `app`, `access`, `socket_messages` | the web server, which clients and messages it accepts |
+| `login`, `sessions`, `viewers` | users, if there are any, and what each may do |
 | `pages` | one module a page, and its parts |
 | `ui` | what pages are made of: layout, elements, tables, charts, and the files for the browser |
 | `drawing` | facts in, pictures and texts out |

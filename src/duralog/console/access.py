@@ -1,7 +1,7 @@
 """Who may speak to the console, and what its pages may load.
 
-The console has no passwords: it trusts every client that reaches its address, which is the loopback interface unless
-the operator says otherwise. A page of another site, open in the same browser, must not reach it:
+A console without users (`duralog.console.login`) trusts every client that reaches its address, which is the loopback
+interface unless the operator says otherwise. A page of another site, open in the same browser, must not reach it:
 
 | attack | answer |
 |---|---|
@@ -50,7 +50,8 @@ _HEADERS = (
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    # Not "no-referrer": the form of the log-in would have an Origin of null.
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
@@ -59,9 +60,10 @@ _HEADERS = (
 class GuardedApplication:
     """An ASGI application behind the rules above."""
 
-    def __init__(self, application: Application, *, host: str) -> None:
+    def __init__(self, application: Application, *, host: str, more_hosts: Iterable[str] = ()) -> None:
+        """`more_hosts` are other names under which the console is reached, by a proxy or a certificate."""
         self._application = application
-        self._hosts = HttpHosts(host)
+        self._hosts = HttpHosts(host, more_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -84,7 +86,7 @@ class GuardedApplication:
         given = [(name, value.decode("latin-1")) for name, value in headers]
         hosts = [value for name, value in given if name == b"host"]
         if not self._hosts.allow(hosts):
-            return _MISDIRECTED, "this console answers to its own address only"
+            return _MISDIRECTED, "this console answers to its own address only: see duralog console --host"
         origins = [value for name, value in given if name == b"origin"]
         ours = (f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}")
         is_from_elsewhere = any(name == b"sec-fetch-site" and value in _OTHER_SITES for name, value in given)
@@ -94,13 +96,20 @@ class GuardedApplication:
         return None
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, status: int, why: str) -> None:
-    """Answer a request, or the opening of a socket, with a status and a sentence."""
+async def refuse(
+    scope: Scope, receive: Receive, send: Send, status: int, why: str, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    """Answer a request, or the opening of a socket, with a status and a sentence. `more` are headers."""
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": why})
         return
     body = f"{why}\n".encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body)), *_HEADERS]
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", b"%d" % len(body)),
+        *_HEADERS,
+        *more,
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

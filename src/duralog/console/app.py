@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import uvicorn
 from fastapi import FastAPI
@@ -17,8 +18,11 @@ from nicegui import Client, app, ui
 from starlette.requests import Request
 from starlette.responses import Response
 
-from duralog.console.access import GuardedApplication
-from duralog.console.pages import compaction, groups, health, overview, partition, records, topic
+from duralog.broker.security.web_tls import WebTls
+from duralog.broker.security.web_users import WebUsers
+from duralog.console.access import Application, GuardedApplication
+from duralog.console.login import LoggedIn, TrustedHeader
+from duralog.console.pages import audit, compaction, groups, health, overview, partition, records, topic
 from duralog.console.socket_messages import CheckedSockets
 from duralog.console.source import Source
 from duralog.console.ui import theme
@@ -26,14 +30,42 @@ from duralog.console.ui.layout import Console, forget_unopened_pages
 
 _GOODBYE_SECONDS = 1
 _RECONNECT_SECONDS = 10.0
-_PAGES = (overview, topic, partition, records, compaction, groups, health)
+_PAGES = (overview, topic, partition, records, compaction, groups, health, audit)
 
 
-def run(source: Source, listener: socket.socket, *, host: str, when_ready: Callable[[], None]) -> None:
-    """Serve the pages on a socket that is bound, until a signal comes. `host` is the name that it was bound by."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Under which names, to whom and how the pages are served."""
+
+    host: str
+    """The name that the socket was bound by."""
+    more_hosts: Sequence[str] = ()
+    tls: WebTls | None = None
+    users: WebUsers | None = None
+    """None: everyone is served."""
+    header: TrustedHeader | None = None
+
+    def around(self, application: Application) -> Application:
+        guarded: Application = CheckedSockets(application)
+        if self.users is not None:
+            guarded = LoggedIn(guarded, self.users, header=self.header, is_secure=self.tls is not None)
+        return GuardedApplication(guarded, host=self.host, more_hosts=self.more_hosts)
+
+
+def run(
+    source: Source,
+    listener: socket.socket,
+    *,
+    guard: Guard,
+    audit_log: str | None = None,
+    when_ready: Callable[[], None],
+) -> None:
+    """Serve the pages on a socket that is bound, until a signal comes. `audit_log` is the file of a broker's."""
+    tls = guard.tls
     server = _Server(
         uvicorn.Config(
-            GuardedApplication(CheckedSockets(web_application(source)), host=host),
+            guard.around(web_application(source, audit_log)),
+            ssl_context_factory=None if tls is None else lambda *_: tls.context,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -53,9 +85,9 @@ def run(source: Source, listener: socket.socket, *, host: str, when_ready: Calla
     server.run(sockets=[listener])
 
 
-def web_application(source: Source) -> FastAPI:
+def web_application(source: Source, audit_log: str | None = None) -> FastAPI:
     """Everything that is served, without the rules about who may ask for it."""
-    console = Console(source)
+    console = Console(source, audit_log)
     for module in _PAGES:
         module.register(console)
     app.add_static_files(theme.ASSETS_PATH, theme.ASSETS)

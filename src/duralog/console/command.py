@@ -12,16 +12,24 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker, with_ports
-from duralog.cli.voice.failures import errors_shown, say
+from duralog.cli.voice.addresses import is_broker
+from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import HOW, WHERE, Quiet, parsed
-from duralog.cli.voice.target import Target, target_given
+from duralog.cli.voice.target import ClientConfig, Target, target_given
 from duralog.errors import DuralogError, MissingExtra
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duralog.broker.security.web_users import WebUsers
+    from duralog.console.login import TrustedHeader
+    from duralog.storage.metadata.scram import ScramCredential, ScramUser
+
+GUARD = "Who may see it"
 DEFAULT_ADDRESS = "127.0.0.1:8090"
 
 
@@ -47,6 +55,7 @@ def console(
             rich_help_panel=WHERE,
         ),
     ] = DEFAULT_ADDRESS,
+    config_file: ClientConfig = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -56,6 +65,75 @@ def console(
             rich_help_panel=WHERE,
         ),
     ] = None,
+    audit_log: Annotated[
+        str | None,
+        typer.Option(
+            "--audit-log",
+            metavar="FILE",
+            help="The broker's audit log (duralog.audit.log.file), for users with the role administer.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    users: Annotated[
+        str | None,
+        typer.Option(
+            "--users",
+            metavar="FILE",
+            help="A file of users with their roles; duralog user entry prints its lines.",
+            rich_help_panel=GUARD,
+        ),
+    ] = None,
+    certificate: Annotated[
+        str | None,
+        typer.Option(
+            "--certificate",
+            metavar="FILE",
+            help="Serve with TLS: a PEM file with the certificate, and the key unless --key is given.",
+            rich_help_panel=GUARD,
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="FILE", help="A PEM file with the key of the certificate.", rich_help_panel=GUARD
+        ),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="NAME",
+            help="Another host name under which the page is reached; may be given again.",
+            rich_help_panel=GUARD,
+        ),
+    ] = None,
+    trust_header: Annotated[
+        str | None,
+        typer.Option(
+            "--trust-header",
+            metavar="NAME",
+            help="The header in which a proxy that has logged in the user names it, such as X-Forwarded-User.",
+            rich_help_panel=GUARD,
+        ),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trusted-proxy",
+            metavar="ADDRESS",
+            help="An address or network from which --trust-header is believed; may be given again. Loopback by"
+            " default.",
+            rich_help_panel=GUARD,
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Allow an address beyond loopback without users: everyone who reaches it sees every record.",
+            rich_help_panel=GUARD,
+        ),
+    ] = False,
     allow_changes: Annotated[
         bool,
         typer.Option(
@@ -73,9 +151,17 @@ def console(
 
     It serves until SIGTERM or Ctrl-C.
 
+    An address beyond loopback needs --users, or --insecure.
+
     Exit code: 0 stopped, 1 it cannot be shown or the address is taken, 2 wrong usage.
     """
-    place, directory = _places(target, data)
+    place, directory = _places(target, data, config_file)
+    if key is not None and certificate is None:
+        raise WrongUsage("--key needs --certificate FILE")
+    if trust_header is not None and users is None:
+        raise WrongUsage("--trust-header needs --users FILE, which says who has which role")
+    if trusted_proxy and trust_header is None:
+        raise WrongUsage("--trusted-proxy needs --trust-header NAME")
     with errors_shown():
         _check_toolkit()
         from duralog.broker.net.listening import Address, bind, is_loopback, parse_address
@@ -88,28 +174,82 @@ def console(
         except OSError as error:
             raise DuralogError(f"{error.strerror} (--listen HOST:0 takes a free port)") from None
         with listener:
-            from duralog.console.app import run
+            from duralog.broker.security.web_tls import WebTls
+            from duralog.console.app import Guard, run
             from duralog.console.sources.opening import open_source
 
             # By the socket, not by the name: no name at all means every interface.
             reached, port = listener.getsockname()[:2]
             bound = Address(address.host or "localhost", port)
-            if not is_loopback(reached) and not quiet:
-                can = "read every record and start compactions" if allow_changes else "read every record"
-                say(f"warning: everyone who can reach {Address(reached, port)} can {can}: there are no passwords")
+            if not is_loopback(reached):
+                exposed = str(Address(reached, port))
+                _check_guarded(exposed, users, certificate, insecure=insecure, changes=allow_changes, quiet=quiet)
+            guard = Guard(
+                host=address.host,
+                more_hosts=tuple(host or ()),
+                tls=None if certificate is None else WebTls(certificate, key),
+                users=None if users is None else _web_users(users, directory or place),
+                header=_trusted_header(trust_header, trusted_proxy or ()),
+            )
             source = open_source(place, data=directory, allow_changes=allow_changes, metrics=metrics)
             try:
-                page = f"http://{bound}/"
-                run(source, listener, host=address.host, when_ready=lambda: _announce(page, browse=not no_browser))
+                page = f"{'http' if certificate is None else 'https'}://{bound}/"
+                run(
+                    source,
+                    listener,
+                    guard=guard,
+                    audit_log=audit_log,
+                    when_ready=lambda: _announce(page, browse=not no_browser),
+                )
             finally:
                 source.close()
 
 
-def _places(target: str | None, data: str | None) -> tuple[str, str | None]:
+def _places(target: str | None, data: str | None, config_file: str | None) -> tuple[str, str | None]:
     """What to open, and the directory of a broker, where both are given."""
     if target is not None and data is not None and is_broker(target) and not is_broker(data):
-        return with_ports(target), data
-    return target_given(target, data), None
+        return target_given(target, None, config_file), data
+    return target_given(target, data, config_file), None
+
+
+def _check_guarded(
+    address: str, users: str | None, certificate: str | None, *, insecure: bool, changes: bool, quiet: bool
+) -> None:
+    """REQUIRES: others than this machine reach the address."""
+    if users is not None:
+        if certificate is None and not quiet:
+            say(f"warning: passwords and records are sent to and from {address} unencrypted: give --certificate FILE")
+        return
+    can = "read every record and start compactions" if changes else "read every record"
+    if not insecure:
+        raise DuralogError(
+            f"everyone who can reach {address} could {can}: give --users FILE (docs/console.md), listen on loopback"
+            " (127.0.0.1), or say --insecure"
+        )
+    if not quiet:
+        say(f"warning: everyone who can reach {address} can {can}: there are no passwords")
+
+
+def _web_users(path: str, place: str) -> WebUsers:
+    from duralog.broker.security.web_users import WebUsers
+
+    def credentials() -> Mapping[ScramUser, ScramCredential]:
+        from duralog.cli.voice.opened_store import opened_store
+
+        with opened_store(place, read_only=True, server_properties=None) as store:
+            return store.scram_credentials
+
+    return WebUsers(path, None if is_broker(place) else credentials)
+
+
+def _trusted_header(name: str | None, proxies: Sequence[str]) -> TrustedHeader | None:
+    from ipaddress import ip_network
+
+    from duralog.console.login import TrustedHeader
+
+    if name is None:
+        return None
+    return TrustedHeader(name, tuple(parsed("--trusted-proxy", ip_network, proxy) for proxy in proxies))
 
 
 def _check_toolkit() -> None:

@@ -6,7 +6,8 @@ script sends comes through; anything else is dropped, and logged once for each c
     packet    2 | 2probe | 3 | 3probe | 5 | 6 (keeping alive, upgrading) | 1 (the end) | 4 message
     message   0 [object] (hello) | 1 (goodbye) | 2 [number] ["handshake" | "event" | "ack" | ..., object]
 
-A packet is a frame of a web socket or, where there is none, a part of the body of a request.
+A packet is a frame of a web socket or, where there is none, a part of the body of a request. It may name only pages of
+the user that the socket belongs to.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from urllib.parse import parse_qs
 from nicegui import Client, json
 
 from duralog.console.access import Application, Message, Receive, Scope, Send, refuse
+from duralog.console.viewers import Viewer, viewer_of, viewer_of_page
 
 SOCKET_PATH = "/_nicegui_ws/"
 LARGEST_BYTES = 1_000_000
@@ -46,9 +48,9 @@ class CheckedSockets:
                 await refuse(scope, receive, send, _BAD_REQUEST, "this is not a page of the console")
                 return
             if scope["type"] == "websocket":
-                receive = _only_understood(receive)
+                receive = _only_understood(receive, viewer_of(scope))
             elif scope["method"] == "POST":
-                body = await _understood_body(receive)
+                body = await _understood_body(receive, viewer_of(scope))
                 if body is None:
                     await refuse(scope, receive, send, _BAD_REQUEST, "no page of the console says this")
                     return
@@ -59,17 +61,19 @@ class CheckedSockets:
 def _is_greeting(scope: Scope) -> bool:
     """Whether the address of a socket names a page as the toolkit's script does. Later requests name their session."""
     query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
-    return query.get("implicit_handshake") != "true" or "sid" in query or _is_handshake(query)
+    if query.get("implicit_handshake") != "true" or "sid" in query:
+        return True
+    return _is_handshake(query) and _is_own_page(query["client_id"], viewer_of(scope))
 
 
-def _only_understood(receive: Receive) -> Receive:
+def _only_understood(receive: Receive, viewer: Viewer | None) -> Receive:
     is_logged = False
 
     async def understood() -> Message:
         nonlocal is_logged
         while True:
             message = await receive()
-            if message["type"] != "websocket.receive" or is_understood(message.get("text")):
+            if message["type"] != "websocket.receive" or is_understood(message.get("text"), viewer):
                 return message
             if not is_logged:
                 is_logged = True
@@ -78,7 +82,7 @@ def _only_understood(receive: Receive) -> Receive:
     return understood
 
 
-async def _understood_body(receive: Receive) -> bytes | None:
+async def _understood_body(receive: Receive, viewer: Viewer | None) -> bytes | None:
     body = b""
     is_over = False
     while not is_over:
@@ -91,7 +95,7 @@ async def _understood_body(receive: Receive) -> bytes | None:
         packets = body.decode().split(_BETWEEN_PACKETS)
     except UnicodeDecodeError:
         return None
-    return body if all(map(is_understood, packets)) else None
+    return body if all(is_understood(packet, viewer) for packet in packets) else None
 
 
 def _once(body: bytes) -> Receive:
@@ -105,7 +109,7 @@ def _once(body: bytes) -> Receive:
     return receive
 
 
-def is_understood(packet: str | None) -> bool:
+def is_understood(packet: str | None, viewer: Viewer | None = None) -> bool:
     """None stands for a frame of bytes, which no page sends."""
     if packet is None or len(packet) > LARGEST_BYTES:
         return False
@@ -117,8 +121,16 @@ def is_understood(packet: str | None) -> bool:
         return False
     match _parsed(packet[head.end() :]):
         case [str(name), {"client_id": str()} as about] if name in _EVENTS:
-            return _EVENTS[name](about)
+            return _is_own_page(about["client_id"], viewer) and _EVENTS[name](about)
     return False
+
+
+def _is_own_page(page: str, viewer: Viewer | None) -> bool:
+    """Whether the page, if it is there, was made for the user of the socket."""
+    if viewer is None or (client := Client.instances.get(page)) is None:
+        return True
+    owner = viewer_of_page(client)
+    return owner is not None and owner.user == viewer.user
 
 
 def _is_handshake(about: Mapping[str, Any]) -> bool:

@@ -108,7 +108,11 @@ def committed(directory: Path) -> dict[tuple[str, int], int]:
 def test_resetting_a_group_of_kafka(directory: Path, to: tuple[object, ...], expected: int) -> None:
     asked = ("reset", directory, "-g", "readers", "-t", "plain", *to)
     told = {"kind": "reset", "group": "readers", "topic": "plain", "partition": 0, "from": 3000, "to": expected}
-    told |= {("--offset", 10**9): {"wanted": 10**9}, ("--shift-by", -4000): {"wanted": -1000}}.get(to, {})
+    limited: dict[tuple[object, ...], dict[str, object]] = {
+        ("--offset", 10**9): {"wanted": 10**9},
+        ("--shift-by", -4000): {"wanted": -1000},
+    }
+    told |= limited.get(to, {})
     assert objects(*asked) == objects(*asked, "--dry-run") == [{**told, "dry_run": True}]
     assert committed(directory) == {("plain", 0): 3000, ("txn", 0): 0}
     assert objects(*asked, "--execute") == [{**told, "dry_run": False}]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 user_app = typer.Typer(
     name="user",
     cls=CommandGroup,
-    help="Add, list and delete users that log in by SCRAM.",
+    help="Add, list and delete users that log in by SCRAM; users of web pages.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -163,6 +163,60 @@ def delete(
         for each in present:
             _write(output, {"user": user, "mechanism": each.mechanism_name}, "is deleted", as_json=as_json)
         output.flush()
+
+
+@user_app.command()
+def entry(
+    *,
+    user: UserName,
+    role: Annotated[
+        str,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="What the user may do in the console: look, change or administer. For /metrics, look is enough.",
+            rich_help_panel=WHICH,
+        ),
+    ] = "look",
+    token: Annotated[
+        bool,
+        typer.Option(
+            "--token",
+            help="For a program: make a random token, which is shown once, on standard error.",
+            rich_help_panel=HOW,
+        ),
+    ] = False,
+    password_file: Annotated[
+        str | None,
+        typer.Option(
+            "--password-file",
+            metavar="FILE",
+            help="A file with the password in its first line; - is standard input. Without it, you are asked.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+) -> None:
+    """Print a line for the file of users of the console or of /metrics.
+
+    It holds a salted hash of the password, or of a token. Nothing is changed.
+
+    Exit code: 0 done, 1 it could not be done, 2 wrong usage.
+    """
+    _check_name(user)
+    if len(user.split()) != 1 or user.startswith(("#", "*")):
+        raise WrongUsage("--user: a name has no spaces, and does not start with # or *")
+    if token and password_file is not None:
+        raise WrongUsage("--token and --password-file: give one of them")
+    with errors_shown():
+        from duralog.broker.security.web_users import Role, password_entry, token_entry
+
+        chosen = Role.of(role)
+        if token:
+            line, secret = token_entry(user, chosen)
+            typer.echo(line)
+            typer.echo(f"token: {secret}", err=True)
+        else:
+            typer.echo(password_entry(user, chosen, _password(password_file)))
 
 
 def _write(output: Output, fields: dict[str, object], verb: str, *, as_json: bool) -> None:

@@ -5,20 +5,26 @@ The latest run of the process is shown on every page, also after a reload.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from nicegui import ui
 
+from duralog.broker.security.web_users import Role
 from duralog.config.error_text import describe, printable
 from duralog.console.drawing.compaction_figures import overall_share, progress_words, result_bars, result_figures
 from duralog.console.facts.runs import RunState
-from duralog.console.source import CompactionRun
+from duralog.console.source import ChangesNotAllowed, CompactionRun
 from duralog.console.ui.elements import block, command_line, note_list, section, text
 from duralog.console.ui.figures import FigureList, draw_bar
 from duralog.console.ui.layout import Console, live
+from duralog.console.viewers import is_allowed, viewer_here
 from duralog.errors import DuralogError
 
+_logger = logging.getLogger(__name__)
+
 _REFRESH_SECONDS = 0.3
+_NEEDS_ROLE = "To start a compaction here, a user needs the role change. It can be run on the machine of the directory:"
 
 
 class CompactionRunPart:
@@ -63,13 +69,20 @@ class CompactionRunPart:
 
     def _start(self) -> None:
         try:
+            if not is_allowed(Role.CHANGE):
+                raise ChangesNotAllowed(_NEEDS_ROLE)
             self._source.compact(self._topic, self._partition)
+            if (viewer := viewer_here()) is not None:
+                name = printable(viewer.user.name)
+                _logger.info("%s started a compaction of %s-%d", name, self._topic, self._partition)
         except (DuralogError, OSError) as error:
             ui.notify(printable(describe(error)), type="negative", position="bottom")
         self._refresh()
 
     def _refresh(self) -> None:
         why_not = self._source.why_no_compaction(self._topic, self._partition)
+        if why_not is None and not is_allowed(Role.CHANGE):
+            why_not = _NEEDS_ROLE
         latest = self._source.compaction()
         view = None if latest is None else latest.progress()
         is_ours = view is not None and (view.topic, view.partition) == (self._topic, self._partition)

@@ -16,6 +16,7 @@ from typing import Any
 
 from nicegui import Client, ui
 
+from duralog.broker.security.web_users import Role
 from duralog.config.error_text import describe, printable
 from duralog.console.drawing.shown_bytes import visible
 from duralog.console.drawing.words import compaction_path, partition_path, records_path
@@ -23,6 +24,7 @@ from duralog.console.facts.overview import Overview
 from duralog.console.source import Source, UnknownGroup
 from duralog.console.ui.elements import block, note_list, problem, text
 from duralog.console.ui.standing import standing_of
+from duralog.console.viewers import is_allowed, viewer_here
 from duralog.errors import DuralogError, UnknownTopic
 
 REFRESH_SECONDS = 2.0
@@ -31,6 +33,7 @@ _MOST_UNOPENED_PAGES = 100
 _OPENED_WITHIN_SECONDS = 5.0
 """A browser that has got a page comes back for its socket at once."""
 _NAVIGATION = (("overview", "Overview", "/"), ("groups", "Groups", "/groups"), ("health", "Health", "/health"))
+_AUDIT = ("audit", "Audit", "/audit")
 _KEYS = (
     ("/", "search"),
     ("g o", "overview"),
@@ -54,6 +57,8 @@ class Console:
     """What the pages are made from."""
 
     source: Source
+    audit_log: str | None = None
+    """The file of the broker's audit log, to be shown to administrators."""
 
     def page(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register the function below as the page at this path. It may be `async`, and may return a response."""
@@ -99,7 +104,7 @@ class Console:
                 block("span", "logo", aria_hidden="true")
                 text("span", "duralog")
             with block("nav", "pages", aria_label="Pages"):
-                for name, label, path in _NAVIGATION:
+                for name, label, path in (*_NAVIGATION, *((_AUDIT,) if self.shows_audit_log() else ())):
                     entry = text("a", label, marker=f"nav-{name}", href=path)
                     if name == here:
                         entry.props["aria-current"] = "page"
@@ -108,6 +113,7 @@ class Console:
                     dot = block("span", "dot", aria_hidden="true")
                     standing = text("span", "", marker="connection")
                 text("span", overview.target, "target", marker="target", title=overview.target)
+            _log_out_button()
             with block("div", "buttons"):
                 block("button", "icon theme", marker="theme-toggle", type="button", aria_label="Colours").on(
                     "click", js_handler="() => duralog.nextTheme()"
@@ -131,6 +137,10 @@ class Console:
 
         refresh()
         live(refresh)
+
+    def shows_audit_log(self) -> bool:
+        """Whether there is one, for the viewer of this page."""
+        return self.audit_log is not None and is_allowed(Role.ADMINISTER)
 
     def show_problem(self, status: int, heading: str, sentence: str) -> None:
         """Instead of the page that could not be built."""
@@ -228,6 +238,17 @@ def partition_tabs(topic: str, partition: int, *, here: str) -> None:
             entry = text("a", label, marker=f"tab-{name}", href=path)
             if name == here:
                 entry.props["aria-current"] = "page"
+
+
+def _log_out_button() -> None:
+    viewer = viewer_here()
+    if viewer is None:
+        return
+    with block("form", "viewer", method="post", action="/logout"):
+        name = printable(viewer.user.name)
+        text("span", name, marker="viewer", title=f"{name}: role {viewer.user.role.label}")
+        if viewer.has_session:
+            text("button", "Log out", "quiet-button", marker="log-out")
 
 
 def _leave_main_to_us() -> None:

@@ -91,7 +91,7 @@ def _letters(item: Any) -> str:
     if isinstance(item, types.Record) or _size(item) == 1:
         return ""
     if isinstance(item, types.Integer):
-        return "hilqn" if item.signed else "HILQN"
+        return "hilqn" if item.signed else "HILQN"  # type: ignore[attr-defined]
     assert isinstance(item, types.Float), f"{item} is not known to the wrappers"
     return "fd"
 
