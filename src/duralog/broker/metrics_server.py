@@ -5,6 +5,7 @@
 | takes long to send its request, be it byte by byte, or to read the answer | closed after `_SLOWEST_CLIENT_SECONDS` |
 | sends more than `_LARGEST_REQUEST_BYTES` | answered with 431 |
 | asks for another host than this one (`duralog.broker.net.http_hosts`) | answered with 421 |
+| has no password or token, if there are users (`duralog.broker.security.web_users`) | answered with 401, or 429 |
 | comes while `_MOST_CONNECTIONS` are served | in the kernel's queue until one of them has ended |
 
 So neither memory nor threads grow with the number of clients. The broker's loop is asked for its numbers and nothing
@@ -13,8 +14,11 @@ else.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import io
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -32,6 +36,7 @@ from duralog.broker.metrics import BrokerCollector, MeasuredParts
 from duralog.broker.net.http_hosts import LOOPBACK_NAMES, HttpHosts
 from duralog.broker.net.listening import Address, MetricsAddress
 from duralog.broker.net.log_lines import LogLines, error_text
+from duralog.broker.security.web_users import TooManyFailures, WebUser, WebUsers
 
 _SLOWEST_CLIENT_SECONDS = 2.0
 _LARGEST_REQUEST_BYTES = 8192
@@ -55,9 +60,10 @@ class MetricsServer:
         class Handler(_MetricsHandler):
             found_in = registry
             hosts = names
+            users = metrics.users
 
         try:
-            self._server = _Server(bound, Handler, parts.runtime.log_lines)
+            self._server = _Server(metrics, Handler, parts.runtime.log_lines)
         except OSError as error:
             raise OSError(error.errno, f"cannot serve metrics on {bound}: {error.strerror}") from error
         self.address = Address(bound.host, self._server.server_address[1])
@@ -80,7 +86,9 @@ class MetricsServer:
 class _Server(ThreadingHTTPServer):
     request_queue_size = _WAITING_CONNECTIONS
 
-    def __init__(self, address: Address, handler: type[_MetricsHandler], log_lines: LogLines) -> None:
+    def __init__(self, metrics: MetricsAddress, handler: type[_MetricsHandler], log_lines: LogLines) -> None:
+        address = metrics.bound
+        self._tls = metrics.tls
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._log_lines = log_lines
         self._room = threading.Semaphore(_MOST_CONNECTIONS)
@@ -115,10 +123,35 @@ class _Server(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        connection = request
         try:
-            super().process_request_thread(request, client_address)
+            if self._tls is not None:
+                connection = self._encrypted(request, self._tls.context)
+            if connection is not None:
+                super().process_request_thread(connection, client_address)
         finally:
-            self._forget(request)
+            self._forget(connection if connection is not None else request)
+
+    def _encrypted(self, request: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket | None:
+        """None if there is no handshake in time."""
+        connection: socket.socket = request
+        try:
+            request.settimeout(_SLOWEST_CLIENT_SECONDS)
+            encrypted = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            connection = encrypted
+            with self._lock:
+                self._connections.discard(request)
+                self._connections.add(encrypted)
+                if self._is_closing:
+                    _end(encrypted)
+            encrypted.do_handshake()
+            return encrypted
+        except (OSError, ValueError) as error:
+            self._log_lines.warn("failed scrape", f"a TLS handshake for /metrics failed: {error_text(error)}")
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
+            return None
 
     def _forget(self, request: socket.socket) -> None:
         with self._lock:
@@ -146,6 +179,7 @@ def _end(connected: socket.socket) -> None:
 class _MetricsHandler(BaseHTTPRequestHandler):
     found_in: CollectorRegistry
     hosts: HttpHosts
+    users: WebUsers | None
     requestline, request_version = "", "HTTP/1.0"
     """Until a request has said so."""
 
@@ -183,17 +217,39 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         if not self.hosts.allow(self.headers.get_all("Host", [])):
             self._refuse(421, "these metrics are served under other names: see duralog serve --metrics-host")
             return
+        if self.users is not None and (status := self._login_status(self.users)) != 200:
+            self._refuse(status, "these metrics are for users: send a password or a token")
+            return
         if self.path.split("?")[0] != "/metrics":
             self._refuse(404, "there is only /metrics here")
             return
         encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         self._answer(200, content_type, encode(self.found_in))
 
+    def _login_status(self, users: WebUsers) -> int:
+        """200 for a user."""
+        given = self.headers.get_all("Authorization", [])
+        scheme, _, proof = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        found: WebUser | None = None
+        if scheme.lower() == "bearer":
+            found = users.with_token(proof.strip())
+        elif scheme.lower() == "basic":
+            try:
+                name, _, password = base64.b64decode(proof.strip(), validate=True).decode().partition(":")
+                found = users.with_password(name, password, self.client_address[0])
+            except (binascii.Error, ValueError):
+                return 401
+            except TooManyFailures:
+                return 429
+        return 401 if found is None else 200
+
     def _refuse(self, status: int, sentence: str) -> None:
         self._answer(status, "text/plain; charset=utf-8", f"{sentence}\n".encode())
 
     def _answer(self, status: int, content_type: str, body: bytes) -> None:
         self.send_response(status)
+        if status == 401:
+            self.send_header("WWW-Authenticate", 'Basic realm="duralog", charset="UTF-8"')
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -96,6 +96,33 @@ def serve(
             rich_help_panel=WHERE,
         ),
     ] = None,
+    metrics_users: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-users",
+            metavar="FILE",
+            help="Serve /metrics to these users only; duralog user entry prints the lines of the file.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    metrics_certificate: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-certificate",
+            metavar="FILE",
+            help="Serve /metrics with TLS: a PEM file with the certificate, and the key unless --metrics-key is given.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    metrics_key: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-key",
+            metavar="FILE",
+            help="A PEM file with the key of --metrics-certificate.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
     server_properties: Annotated[
         str | None,
         typer.Option("--server-properties", metavar="FILE", help="A server.properties of Kafka.", rich_help_panel=HOW),
@@ -163,13 +190,20 @@ def serve(
         data = local_directory_given(directory, data)
     if data is not None and ephemeral:
         raise WrongUsage("--ephemeral uses a temporary directory: leave out DIR and --data")
-    if metrics_host and metrics is None:
-        raise WrongUsage("--metrics-host needs --metrics HOST:PORT")
+    if metrics is None:
+        needed = {"host": metrics_host, "users": metrics_users, "certificate": metrics_certificate, "key": metrics_key}
+        for name, value in needed.items():
+            if value:
+                raise WrongUsage(f"--metrics-{name} needs --metrics HOST:PORT")
+    if metrics_key is not None and metrics_certificate is None:
+        raise WrongUsage("--metrics-key needs --metrics-certificate FILE")
     overrides = named_values("--override", override)
     with errors_shown(), _without_garbage_collection():
         _check_installed()
         from duralog.broker.broker import Broker
         from duralog.broker.net.listening import Listening, MetricsAddress, check_guarded, parse_address
+        from duralog.broker.security.web_tls import WebTls
+        from duralog.broker.security.web_users import WebUsers
         from duralog.cli.voice.logs import log_to_standard_error
 
         log_to_standard_error(quiet=quiet)
@@ -186,12 +220,20 @@ def serve(
         if not insecure:
             check_guarded(listening, settings)
         scraped = None if metrics is None else parsed("--metrics", parse_address, metrics)
+        scraping = None
+        if scraped is not None:
+            scraping = MetricsAddress(
+                scraped,
+                tuple(metrics_host or ()),
+                tls=None if metrics_certificate is None else WebTls(metrics_certificate, metrics_key),
+                users=None if metrics_users is None else WebUsers(metrics_users),
+            )
         place = None if ephemeral else _directory(data, settings)
         broker = Broker(
             place,
             config=settings,
             listening=listening,
-            metrics=None if scraped is None else MetricsAddress(scraped, tuple(metrics_host or ())),
+            metrics=scraping,
         )
         with nullcontext() if place is None else lock_holder_named(place):
             _serve(broker, ready_path)

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from duralog.broker.security.listener_security import PLAINTEXT, PROTOCOLS, SASL_PLAINTEXT, SASL_SSL, SSL
+from duralog.broker.security.web_tls import WebTls
+from duralog.broker.security.web_users import WebUsers
 from duralog.config import BrokerConfig
 from duralog.config.listener_config import ListenerConfig
 from duralog.errors import InvalidConfig
@@ -45,6 +47,9 @@ class MetricsAddress:
     bound: Address
     hosts: tuple[str, ...] = ()
     """Other names under which it may be asked for."""
+    tls: WebTls | None = None
+    users: WebUsers | None = None
+    """Who may scrape. None: everyone who reaches it."""
 
 
 @dataclass(frozen=True, slots=True)
