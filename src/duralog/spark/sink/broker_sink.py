@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from duralog.columnar.schema import HEADERS, KEY, TIMESTAMP, VALUE
 from duralog.config import TopicConfig
+from duralog.config.client_settings import KNOWN, SECURITY, librdkafka_settings
 from duralog.errors import InvalidConfig, InvalidRecord, StorageError
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.sink.commit import CommitReport
@@ -47,13 +48,18 @@ _NOT_READY = (
     client.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
+_REFUSED_LOG_INS = (client.KafkaError._AUTHENTICATION, client.KafkaError._SSL)
+
 _ANSWER_SECONDS = 30.0
+_CONNECT_SECONDS = 1.0
 _TRANSACTION_MS = 900_000
 """The default of `transaction.max.timeout.ms`, the longest that a broker allows."""
 _COMMIT_SECONDS = 600.0
 _PAUSE_SECONDS = 0.2
 _QUEUED_MESSAGES = 1_000_000
 _SMALLEST_LARGEST_MESSAGE = 1_000_000
+_OTHERS_OF_THE_GUARD = ("enable.ssl.certificate.verification", "enable.sasl.oauthbearer.unsecure.jwt")
+"""What librdkafka has under names of its own."""
 
 
 def broker_targets(options: WriteOptions) -> WriteTargets:
@@ -61,8 +67,7 @@ def broker_targets(options: WriteOptions) -> WriteTargets:
     new = TopicTarget(options.partitions or 1, options.new_topic_config())
     _check_producer_configs(options)
     with _broker_errors(options):
-        asked = _admin(options)
-        found = asked.list_topics(timeout=_ANSWER_SECONDS).topics
+        asked, found = _topics(options)
         wanted = [options.topic] if options.topic is not None else sorted(found)
         partitions = {name: len(found[name].partitions) for name in wanted if name in found and found[name].partitions}
         resources = {name: admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in partitions}
@@ -261,13 +266,40 @@ def _make_topics(options: WriteOptions, topics: Sequence[str]) -> dict[str, int]
     return {topic: len(known[topic].partitions) if topic in known else made for topic in topics}
 
 
-_SECURITY = ("security.", "sasl.", "ssl.")
-
-
 def _connection(options: WriteOptions) -> dict[str, object]:
-    """What every client needs to reach the broker."""
-    chosen = {name: value for name, value in options.producer_configs.items() if name.startswith(_SECURITY)}
-    return {"bootstrap.servers": options.bootstrap_servers, "log_level": 3, **chosen}
+    """What every client needs to reach the broker.
+
+    Configs of Kafka's producer are translated; others of the family are librdkafka's own.
+    """
+    guard = {name: value for name, value in options.producer_configs.items() if _is_for_guard(name)}
+    try:
+        translated = librdkafka_settings({name: value for name, value in guard.items() if name in KNOWN})
+    except InvalidConfig as error:
+        raise InvalidOption(f"an option kafka.* of this write: {error}") from None
+    own = {name: value for name, value in guard.items() if name not in KNOWN}
+    return {"bootstrap.servers": options.bootstrap_servers, "log_level": 3, **translated, **own}
+
+
+def _is_for_guard(name: str) -> bool:
+    return name.startswith(SECURITY) or name in _OTHERS_OF_THE_GUARD
+
+
+def _topics(options: WriteOptions) -> tuple[Any, Any]:
+    """An admin client and the topics that it finds. A refused log-in is raised at once: the client would retry."""
+    errors: list[Any] = []
+    asked = admin.AdminClient({**_connection(options), "error_cb": errors.append})
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while True:
+        try:
+            return asked, asked.list_topics(timeout=_CONNECT_SECONDS).topics
+        except client.KafkaException:
+            asked.poll(0)
+            refusals = [error for error in errors if error.code() in _REFUSED_LOG_INS]
+            if refusals:
+                where = options.bootstrap_servers
+                raise StorageError(f"the broker at {where} refuses the log-in: {refusals[0].str()}") from None
+            if time.monotonic() >= deadline:
+                raise
 
 
 def _admin(options: WriteOptions) -> Any:
@@ -280,7 +312,7 @@ def _producer(options: WriteOptions, name: str, largest_batch: int) -> Any:
         "queue.buffering.max.messages": _QUEUED_MESSAGES,
         "message.max.bytes": max(_SMALLEST_LARGEST_MESSAGE, largest_batch),
         "linger.ms": 20,
-        **options.producer_configs,
+        **{name: value for name, value in options.producer_configs.items() if not _is_for_guard(name)},
         **_connection(options),
         "batch.size": options.batch_bytes,
         "transactional.id": name,
