@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from duralog.broker.broker import Broker
+from duralog.broker.net.event_loop import EventLoop
+from duralog.broker.net.handshake import Handshake
 from duralog.broker.net.listening import Listening
 from duralog.broker.security.listener_security import ListenerSecurity
 from duralog.broker.security.principal_mapping import PrincipalMapping, subject_of
@@ -281,6 +285,41 @@ class TestHandshakes:
                 client.send_bytes(b"\x16\x03\x01\0\xff")
                 client.break_off()
             wait_until(lambda: broker.limits.connections == 0)
+
+    def test_broken_off_while_a_worker_has_it(self, server: Signed, tmp_path: Path) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server.written(tmp_path / "broker.pem"))
+        loop = EventLoop(logging.getLogger("duralog.broker"))
+        steps: list[tuple[Callable[[], object], Callable[..., None]]] = []
+        failed: list[str] = []
+        owner: Any = SimpleNamespace(
+            loop=loop,
+            login_workers=SimpleNamespace(submit=lambda *step: steps.append(step)),
+            handshake_failed=lambda _, reason: failed.append(reason),
+            handshake_closed=lambda _: None,
+        )
+        settings: Any = SimpleNamespace(context=context, mapping=None)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            client = RawClient(*listener.getsockname())
+            connected, _ = listener.accept()
+            connected.setblocking(False)
+            handshake = Handshake(owner, connected, "host", settings, None)
+            client.send_bytes(b"\x16\x03\x01\0\xff")
+            loop.run_turn(10)
+            client.break_off()
+            for _ in range(5):
+                loop.run_turn(0)
+            assert len(steps) == 1
+            step, then = steps.pop()
+            with suppress(OSError):
+                then(step(), None)
+                loop.run_turn(10)
+                step, then = steps.pop()
+                step()
+            then(None, ConnectionResetError())
+            assert failed == ["its TLS handshake failed: ConnectionResetError"]
+            handshake.close()
+        loop.close()
 
 
 def test_a_forked_child_says_nothing_to_clients(server: Signed, authority: Authority) -> None:

@@ -51,9 +51,8 @@ class Handshake:
         self._mapping = settings.mapping
         self._is_with_worker = False
         self._is_over = False
-        self._events = READABLE
         self._socket = settings.context.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
-        owner.loop.watch(self._socket.fileno(), self._events, self._on_event)
+        self._watch(READABLE)
         self._deadline = owner.loop.timers.after(
             HANDSHAKE_MS, lambda: self._fail(f"its TLS handshake took more than {HANDSHAKE_MS // 1000} seconds")
         )
@@ -71,9 +70,10 @@ class Handshake:
         self._socket.close()
 
     def _on_event(self, _: int) -> None:
-        self._listen_for(0)
-        self._is_with_worker = True
+        # Not `change` to no events: epoll reports a broken connection even then, in every turn.
+        self._owner.loop.unwatch(self._socket.fileno())
         self._owner.login_workers.submit(self._step, self._stepped)
+        self._is_with_worker = True
 
     def _step(self) -> Principal | int:
         """On a worker thread: as far as what has arrived goes. Returns the principal, or what to wait for."""
@@ -95,7 +95,7 @@ class Handshake:
         elif error is not None:
             self._fail(_reason(error))
         elif isinstance(result, int):
-            self._listen_for(result)
+            self._watch(result)
         else:
             self._finish()
             self._owner.handshake_done(self, TlsSocket(self._socket), result)
@@ -115,9 +115,8 @@ class Handshake:
         self._deadline.cancel()
         self._owner.loop.unwatch(self._socket.fileno())
 
-    def _listen_for(self, events: int) -> None:
-        with suppress(OSError):
-            self._owner.loop.change(self._socket.fileno(), events)
+    def _watch(self, events: int) -> None:
+        self._owner.loop.watch(self._socket.fileno(), events, self._on_event)
 
 
 def _reason(error: Exception) -> str:
