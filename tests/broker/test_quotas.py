@@ -176,6 +176,18 @@ def test_a_muted_client_that_leaves_is_forgotten(broker: Broker, connect: Connec
     assert broker.server.connection_count == 0
 
 
+def test_the_timer_of_a_muted_client_ends_with_its_connection(broker: Broker, connect: Connect) -> None:
+    limit(broker, {"client-id": "c"}, producer_byte_rate=1000)
+    client = connect()
+    before = len(broker.loop.timers)
+    assert ask(broker, client, PRODUCE, 9, produce(50_000)).throttle_time > 0
+    assert len(broker.loop.timers) == before + 1
+    client.break_off()
+    turn(broker)
+    assert broker.server.connection_count == 0
+    assert len(broker.loop.timers) == before
+
+
 def test_a_consumer_above_its_quota_gets_no_records(broker: Broker, connect: Connect, clock: SetClock) -> None:
     client = connect()
     for _ in range(4):

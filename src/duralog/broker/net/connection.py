@@ -80,6 +80,7 @@ class Connection:
         "_reader",
         "_server",
         "_socket",
+        "_unmuting",
         "client_host",
         "has_ended",
         "is_closed",
@@ -132,6 +133,7 @@ class Connection:
         self._ending: tuple[str, str] | None = None
         """Why it is closed once its answer is sent."""
         self._login_deadline: Timer | None = None
+        self._unmuting: Timer | None = None
         self._outgoing = Outgoing(connected)
         self._events = READABLE | PEER_CLOSED
         server.loop.watch(connected.fileno(), self._events, self._on_event)
@@ -315,10 +317,13 @@ class Connection:
 
     def mute(self, milliseconds: int) -> None:
         """Handle nothing more of this client for a while: it has exceeded a quota."""
+        if self.is_closed:
+            return
         self.is_muted = True
-        self._server.loop.timers.after(milliseconds, self._unmute)
+        self._unmuting = self._server.loop.timers.after(milliseconds, self._unmute)
 
     def _unmute(self) -> None:
+        self._unmuting = None
         self.is_muted = False
         self.go_on()
 
@@ -426,8 +431,9 @@ class Connection:
         self.is_closed = True
         if kind is not None:
             self._server.report_closed(kind, self.client_host, reason, self.node)
-        if self._login_deadline is not None:
-            self._login_deadline.cancel()
+        for timer in (self._login_deadline, self._unmuting):
+            if timer is not None:
+                timer.cancel()
         self._server.forget(self)
         self._server.loop.forget(self._socket)
         self._outgoing.clear()
