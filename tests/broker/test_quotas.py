@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from duralog.broker.broker import Broker
+from duralog.broker.quotas.mutations import MutationQuota
 from duralog.broker.quotas.rate import TokenBucket, WindowedRate
 from duralog.broker.wire.principal import Principal
 from duralog.broker.wire.request import Request
@@ -283,6 +284,51 @@ def test_rates_that_are_no_longer_needed_are_removed(broker: Broker, clock: SetC
         request = Request(PRODUCE, 9, 1, f"client {number}", None, memoryview(b""))
         broker.quotas.throttle_ms(request, 0.0, 100)
     assert len(broker.quotas._rates) <= 1000
+
+
+def test_many_clients_in_one_window_cost_little_and_are_bounded(
+    broker: Broker, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duralog.broker.quotas.client_quotas._MANY", 10)
+    monkeypatch.setattr("duralog.broker.quotas.client_quotas._MOST_RATES", 100)
+    checked: list[float] = []
+    is_idle = WindowedRate.is_idle
+
+    def counted(rate: WindowedRate, now_ms: float) -> bool:
+        checked.append(now_ms)
+        return is_idle(rate, now_ms)
+
+    monkeypatch.setattr(WindowedRate, "is_idle", counted)
+    limit(broker, {"client-id": None}, producer_byte_rate=1000)
+    quotas = broker.quotas
+
+    def use(name: str) -> None:
+        quotas.throttle_ms(Request(PRODUCE, 9, 1, name, None, memoryview(b"")), 0.0, 100)
+
+    use("first")
+    clock.now_ms += 1000
+    for number in range(1000):
+        use(f"client {number}")
+        assert len(quotas._rates) <= 100
+    assert len(checked) == 10
+    assert ("producer_byte_rate", "", "first") not in quotas._rates
+    assert ("producer_byte_rate", "", "client 999") in quotas._rates
+    assert all(usage and usage.rate in quotas._rates.values() for usage in quotas._usages.values())
+
+
+def test_a_quota_that_is_not_a_number_limits_nothing(broker: Broker, connect: Connect) -> None:
+    client = connect()
+    ask(broker, client, PRODUCE, 9, produce(1000))
+    limit(broker, {"client-id": "c"}, consumer_byte_rate=float("nan"))
+    answer = ask(broker, client, FETCH, 11, fetch())
+    assert answer.throttle_time == 0
+    assert len(answer.responses[0].partitions[0].records) > 1000
+
+
+def test_the_longest_throttle_time(clock: SetClock) -> None:
+    quota = MutationQuota(TokenBucket(), 1e-300, 1, clock)
+    assert quota.take(1) is None
+    assert quota.throttle_ms == 2**31 - 1
 
 
 def test_connections_above_the_rate_of_their_address_are_held_and_closed(

@@ -34,7 +34,7 @@ from duralog.broker.quotas.entities import (
     REQUEST_PERCENTAGE,
     USER,
 )
-from duralog.broker.quotas.mutations import MutationQuota
+from duralog.broker.quotas.mutations import LONGEST_MS, MutationQuota
 from duralog.broker.quotas.rate import TokenBucket, WindowedRate
 from duralog.broker.runtime import Runtime
 from duralog.broker.wire.request import Request
@@ -45,7 +45,8 @@ _EXEMPT = frozenset({17, 27, 36})
 """SaslHandshake, WriteTxnMarkers, SaslAuthenticate: their time is not counted, as in Kafka."""
 _MANY = 1000
 """Rates and clients that are remembered before those that are no longer needed are removed."""
-_LONGEST_MS = 2**31 - 1
+_MOST_RATES = 10_000
+"""Above it, the rates that were not used for the longest time are removed, even if they still count."""
 _CLIENT_KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 _PERCENT = 100
 
@@ -69,7 +70,9 @@ class FetchQuota(NamedTuple):
     @property
     def most_bytes(self) -> int:
         """The most that the quota allows at once: an answer that is larger could never be sent."""
-        return max(int(min(self.usage.allowed * self.quotas.burst_seconds, _LONGEST_MS)), 1)
+        allowed = self.usage.allowed * self.quotas.burst_seconds
+        # What is not a number becomes 0, as in Java.
+        return max(int(min(allowed, LONGEST_MS)), 1) if allowed == allowed else 1
 
     def throttle_ms(self, response_bytes: int) -> int:
         """Count the bytes, unless they are too many: then they must not be sent, and the client has to wait."""
@@ -94,6 +97,7 @@ class ClientQuotas:
         """By the quota's key."""
         self._usages: dict[RateKey, Usage | None] = {}
         self._rates: dict[RateKey, WindowedRate] = {}
+        self._next_removal_ms = 0.0
         self._buckets: dict[RateKey, TokenBucket] = {}
         self._by_address: dict[str, float] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -177,12 +181,29 @@ class ClientQuotas:
     def _rate(self, key: RateKey) -> WindowedRate:
         rate = self._rates.get(key)
         if rate is None:
-            if len(self._rates) >= _MANY:
-                now_ms = self.now_ms()
-                self._rates = {each: rate for each, rate in self._rates.items() if not rate.is_idle(now_ms)}
             config = self._runtime.config
-            rate = self._rates[key] = WindowedRate(config.quota_window_num, config.quota_window_size_seconds * 1000)
+            window_ms = config.quota_window_size_seconds * 1000
+            if len(self._rates) >= _MANY:
+                self._remove_rates(window_ms)
+            rate = self._rates[key] = WindowedRate(config.quota_window_num, window_ms)
         return rate
+
+    def _remove_rates(self, window_ms: int) -> None:
+        """Those that no longer count, once in a window; of too many, half. So a new client costs little on average."""
+        now_ms = self.now_ms()
+        if now_ms >= self._next_removal_ms:
+            self._next_removal_ms = now_ms + window_ms
+            kept = [(key, rate) for key, rate in self._rates.items() if not rate.is_idle(now_ms)]
+        elif len(self._rates) >= _MOST_RATES:
+            kept = list(self._rates.items())
+        else:
+            return
+        if len(kept) >= _MOST_RATES:
+            kept.sort(key=lambda pair: pair[1].last_window_ms)
+            kept = kept[-_MOST_RATES // 2 :]
+        self._rates = dict(kept)
+        # They hold rates, and all clients of a quota must share one.
+        self._usages.clear()
 
     # Connections
 
@@ -242,7 +263,7 @@ def _most_specific(
 
 
 def _whole(milliseconds: float) -> int:
-    return round(min(milliseconds, _LONGEST_MS))
+    return round(min(milliseconds, LONGEST_MS))
 
 
 def _is_literal(text: str) -> bool:

@@ -13,6 +13,8 @@ from duralog.broker.quotas.rate import TokenBucket
 from duralog.broker.topics.topic_faults import Fault
 from duralog.broker.wire import error_codes as codes
 
+LONGEST_MS = 2**31 - 1
+"""What a throttle time can be in an answer."""
 _EXCEEDED = Fault(codes.THROTTLING_QUOTA_EXCEEDED, None)
 
 
@@ -52,4 +54,4 @@ class MutationQuota:
         return None
 
     def _wait_for(self, tokens: float) -> None:
-        self.throttle_ms = max(self.throttle_ms, round(-tokens / self._allowed * 1000))
+        self.throttle_ms = max(self.throttle_ms, round(min(-tokens / self._allowed * 1000, LONGEST_MS)))

@@ -30,6 +30,11 @@ class WindowedRate:
             windows.append((now_ms, used))
             self._drop_old(now_ms)
 
+    @property
+    def last_window_ms(self) -> float:
+        """When the last window began; before everything else if there is none."""
+        return self._windows[-1][0] if self._windows else float("-inf")
+
     def is_idle(self, now_ms: float) -> bool:
         """Whether nothing that was used counts any more."""
         self._drop_old(now_ms)
