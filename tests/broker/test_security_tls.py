@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -262,6 +263,17 @@ class TestHandshakes:
             assert secured(connect(), authority.pem).ask(API_VERSIONS, 0).error_code == 0
             assert broker.server.closed["TLS handshake"] == 3
             assert broker.server.closed["unexpected"] == 0
+
+    def test_a_failed_one_is_audited(self, server: Signed, tmp_path: Path) -> None:
+        path = tmp_path / "audit.log"
+        with serving({**inline(server), "duralog.audit.log.file": str(path)}) as (_, connect):
+            client = connect()
+            client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+            assert b"HTTP" not in client.socket.recv(100)
+        entry = json.loads(path.read_text())
+        assert (entry["event"], entry["listener"]) == ("login failure", "SSL")
+        assert entry["result"] == "SSL_HANDSHAKE_FAILED"
+        assert "does not speak TLS" in entry["detail"]
 
     def test_a_slow_one_is_closed(self, server: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("duralog.broker.net.handshake.HANDSHAKE_MS", 20)

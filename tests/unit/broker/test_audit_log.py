@@ -141,12 +141,12 @@ def test_refusals_and_failed_logins_are_limited_and_changes_are_not(tmp_path: Pa
     for _ in range(1_000):
         request = Request(3, 1, 0, "c", None, memoryview(b""), principal=Principal("eve"))
         recorder.refused(request, Operation.DESCRIBE, ResourceType.TOPIC, "t")
-        recorder.login_failed("h", None, "a reason")
+        recorder.login_failed("h", None, "SSL_HANDSHAKE_FAILED", "a reason")
         soon.pop()()
     recorder.changed(request, [Changed("TOPIC", "t", 0)] * 200)
     now_ms[0] = 1_000.0
     for _ in range(20):
-        recorder.login_failed("h", None, "a reason")
+        recorder.login_failed("h", None, "SSL_HANDSHAKE_FAILED", "a reason")
     recorder.close()
     entries = read_last(path, 9_999)
     assert Counter(each["event"] for each in entries if each["event"] != "dropped") == {

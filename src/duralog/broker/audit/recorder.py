@@ -9,7 +9,7 @@
 | `operation` | of a refusal: what the principal may not do |
 | `resource_type`, `resource` | with what |
 | `count`, `resources` | of a refusal of several resources: their number, and the names of the first |
-| `result` | the name of Kafka's error code; `NONE` for a change that was made |
+| `result` | the name of Kafka's error code; `NONE` for a change that was made, `SSL_HANDSHAKE_FAILED` for TLS |
 | `detail` | what was changed, without values that may be secret |
 
 Clients without permissions choose how many operations are refused. The refusals of a request are one entry for each
@@ -143,10 +143,10 @@ class AuditRecorder:
         else:
             self.log.drop(1, f"{event} entries beyond {_MOST_PER_SECOND} per second")
 
-    def login_failed(self, host: str, node: Node | None, reason: str) -> None:
+    def login_failed(self, host: str, node: Node | None, result: str, reason: str) -> None:
         """A client that could not log in. The reason names the mechanism, and no secret."""
         entry: dict[str, object] = {"event": _LOGIN_FAILURE, "principal": None, "host": host, "client_id": None}
-        entry |= {"listener": self._listener(node), "result": "SASL_AUTHENTICATION_FAILED", "detail": reason}
+        entry |= {"listener": self._listener(node), "result": result, "detail": reason}
         self._write_limited(entry)
 
     def _entry(self, event: str, request: Request) -> dict[str, object]:

@@ -45,7 +45,8 @@ _RELOAD_MS = 5_000
 """How often the files of certificates are checked for changes."""
 _KEPT_DESCRIPTORS = 256
 """Descriptors reserved for the files of the store, or an eighth of all if that is less."""
-_LOGIN_FAILURES = ("log-in", "TLS handshake")
+_LOGIN_FAILURES = {"log-in": "SASL_AUTHENTICATION_FAILED", "TLS handshake": "SSL_HANDSHAKE_FAILED"}
+"""The result of a failed log-in, by the reason why the connection is closed."""
 _IPV4_IN_IPV6 = "::ffff:"
 """The prefix of an IPv4 address on a dual-stack socket."""
 
@@ -104,8 +105,8 @@ class Server:
         self._last_number = 0
         self._waiting_for_room: dict[int, Connection] = {}
         self._listeners: list[socket.socket] = []
-        self.on_login_failure: Callable[[str, Node | None, str], None] | None = None
-        """Called with the host, this node by its listener, if it is known, and the reason."""
+        self.on_login_failure: Callable[[str, Node | None, str, str], None] | None = None
+        """Called with the host, this node by its listener, if it is known, the result and the reason."""
         self._is_stopping = False
 
     @property
@@ -216,7 +217,7 @@ class Server:
 
     def handshake_failed(self, handshake: Handshake, reason: str) -> None:
         self.limits.remove(handshake.client_host)
-        self.report_closed("TLS handshake", handshake.client_host, reason)
+        self.report_closed("TLS handshake", handshake.client_host, reason, handshake.admit.node)
 
     def after(self, delay_ms: float, work: Callable[[], None]) -> object:
         return self.loop.timers.after(delay_ms, work)
@@ -315,7 +316,7 @@ class Server:
     def report_closed(self, kind: str, host: str, reason: str, node: Node | None = None) -> None:
         self.closed[kind] += 1
         if kind in _LOGIN_FAILURES and self.on_login_failure is not None:
-            self.on_login_failure(host, node, reason)
+            self.on_login_failure(host, node, _LOGIN_FAILURES[kind], reason)
         self._log_lines.warn(f"closed {kind}", f"the connection from {host} is closed: {reason}")
 
     def forget(self, connection: Connection) -> None:
