@@ -281,6 +281,19 @@ class TestStates:
         client.break_off()
         wait_until(lambda: not guarded.server.connections)
 
+    @pytest.mark.parametrize("error", [ValueError("secret"), RecursionError()])
+    def test_an_unexpected_error_is_a_failed_log_in(
+        self, client: RawClient, error: Exception, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def evaluate(*_: object) -> bytes:
+            raise error
+
+        monkeypatch.setattr("duralog.broker.security.scram.ScramLogin.evaluate", evaluate)
+        handshake(client, "SCRAM-SHA-256")
+        answer = authenticate(client, b"n,,n=carol,r=abc")
+        assert (answer.error_code, answer.error_message) == (FAILED, f"{INVALID} SCRAM-SHA-256")
+        assert client.is_closed_by_peer()
+
     def test_a_slow_log_in_ends(self, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("duralog.broker.net.connection.LOGIN_MS", 20)
         client = connect()

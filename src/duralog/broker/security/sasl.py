@@ -25,7 +25,6 @@ from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.frames import decode_header
 from duralog.broker.wire.principal import Principal
 from duralog.broker.wire.request import CLOSE, DelayedAnswer, Fields, Silence
-from duralog.errors import DuralogError
 
 API_VERSIONS = 18
 SASL_HANDSHAKE = 17
@@ -203,7 +202,7 @@ class SaslSession:
         if not login.is_slow:
             try:
                 return self._evaluated(login.evaluate(token))
-            except DuralogError as error:
+            except Exception as error:  # Also a defect: the client must not try again and again without a delay.
                 return self._refused(error)
         later = DelayedAnswer()
 
@@ -212,11 +211,13 @@ class SaslSession:
                 return
             if error is None:
                 try:
-                    later.answer(self._evaluated(response))
-                    return
-                except DuralogError as raised:
+                    answer = self._evaluated(response)
+                except Exception as raised:
                     error = raised
-            self._refused(error, later)
+            if error is None:
+                later.answer(answer)
+            else:
+                self._refused(error, later)
 
         self._environment.run(lambda: login.evaluate(token), then)
         return later
