@@ -5,11 +5,13 @@ that marker are scanned by the first task in a worker process. The markers on th
 the next tasks of the process continue from there.
 
 What must always be true: kept markers are used only while the segments that they are from are the same files. Offsets
-do not change, but a topic may be created again, and compaction removes markers.
+do not change, but a topic may be created again, and compaction removes markers. The active segment grows; if it is
+smaller than when it was scanned, the log was truncated or is another one.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from threading import Lock
@@ -25,6 +27,8 @@ _MOST_LOGS = 16
 _MOST_BYTES = 16 << 20
 """Of the markers of one log. A marker has 78 bytes."""
 
+_log = logging.getLogger(__name__)
+
 _Signature = tuple[tuple[int, int, int], ...]
 
 
@@ -36,6 +40,8 @@ class FarMarkers:
         self.next_offset = start_offset
         """All markers below it are known."""
         self.signature: _Signature = ()
+        self.active_bytes = 0
+        """The size of the active segment when markers of it were added."""
         self._markers: list[tuple[int, bytes]] = []
         self._size_bytes = 0
         self._lock = Lock()
@@ -72,22 +78,35 @@ class FarMarkers:
                 self._size_bytes += len(marker)
             self.next_offset = int(batches["last_offset"][-1]) + 1
             self.signature = _signature(view, self.start_offset, self.next_offset)
+            is_active_scanned = view.segments.active.base_offset < self.next_offset
+            self.active_bytes = view.end_position if is_active_scanned else 0
+
+    def are_of(self, view: LogView) -> bool:
+        """Whether the log still has the files that were scanned."""
+        with self._lock:
+            is_same = self.signature == _signature(view, self.start_offset, self.next_offset)
+            return is_same and self.active_bytes <= view.end_position
 
 
 _known: OrderedDict[object, FarMarkers] = OrderedDict()
 _known_lock = Lock()
 
 
-def far_markers(found: Slice, view: LogView, offset: int) -> FarMarkers:
-    """What this process knows of the slice's log from the offset on. `view` is the log as it is now."""
-    key = found.location, found.topic, found.partition, found.topic_id
+def far_markers(found: Slice, topic_id: str | None, view: LogView, offset: int) -> FarMarkers:
+    """What this process knows of the slice's log from the offset on. `topic_id` and `view` are the log as it is now."""
+    key = found.location, found.topic, found.partition, topic_id
     with _known_lock:
         markers = _known.get(key)
-        if (
-            markers is None
-            or not markers.start_offset <= offset <= markers.next_offset
-            or markers.signature != _signature(view, markers.start_offset, markers.next_offset)
-        ):
+        if markers is None or not markers.start_offset <= offset <= markers.next_offset or not markers.are_of(view):
+            # Without a bound: the transaction may end at the end of the log, or not at all.
+            _log.warning(
+                "%s-%d: a transaction with records before offset %d does not end before offset %d:"
+                " searching the rest of the log for its end",
+                found.topic,
+                found.partition,
+                found.end_offset,
+                offset,
+            )
             markers = _known[key] = FarMarkers(offset)
         _known.move_to_end(key)
         if len(_known) > _MOST_LOGS:
@@ -96,7 +115,7 @@ def far_markers(found: Slice, view: LogView, offset: int) -> FarMarkers:
 
 
 def _signature(view: LogView, start_offset: int, end_offset: int) -> _Signature:
-    """The files that hold these offsets. The active one grows, so it is recognised by its name alone."""
+    """The files that hold these offsets. The active one grows, so it is compared by its name alone."""
     active = view.segments.active
     return tuple(
         (segment.base_offset, 0, 0)

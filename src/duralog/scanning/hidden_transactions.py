@@ -100,7 +100,8 @@ class _Following:
                         break
                 else:
                     return
-            yield from far_markers(self._slice, view, offset).pieces_from(offset, view)
+            topic_id = store.topic_id(self._slice.topic)
+            yield from far_markers(self._slice, topic_id, view, offset).pieces_from(offset, view)
 
     def _scanned_in_file(self, position: int) -> Iterator[Piece]:
         file, piece_bytes = self._file, _FIRST_SCANNED_BYTES

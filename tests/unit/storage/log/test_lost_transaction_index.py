@@ -173,7 +173,9 @@ def test_transactions_that_end_far_after_a_slice(
     assert everything_is_far
 
 
-def test_tasks_of_a_process_share_the_search_for_a_far_end(tmp_path: Path, everything_is_far: list[int]) -> None:
+def test_tasks_of_a_process_share_the_search_for_a_far_end(
+    tmp_path: Path, everything_is_far: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
     def append(log: PartitionLog, producer: int, sequence: int) -> None:
         records = [Record(value=b"%d" % producer * 100)] * 10
         log.append(records, producer_id=producer, producer_epoch=0, base_sequence=sequence * 10, is_transactional=True)
@@ -195,6 +197,7 @@ def test_tasks_of_a_process_share_the_search_for_a_far_end(tmp_path: Path, every
     for part in slices:
         assert set(read([part])["value"].to_pylist()) <= {b"2" * 100}
     assert len(everything_is_far) == len(set(everything_is_far)) < 20
+    assert sum("searching the rest of the log" in message for message in caplog.messages) == 1
     # Of files that were replaced since, nothing is known.
     everything_is_far.clear()
     log_file = tmp_path / "t-0" / f"{2000:020}.log"
@@ -225,6 +228,20 @@ def test_readers_that_scan_at_once_lose_no_marker(tmp_path: Path, everything_is_
         assert markers.next_offset == log.end_offset
         known = next(markers.pieces_from(0, log.view))
         assert known.batches["base_offset"].tolist() == list(range(1, 2000, 2))
+
+
+def test_markers_of_a_log_that_was_truncated_are_not_used(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.create_topic("t", 1)
+        log = store.partition("t", 0)
+        log.append([Record(value=b"v")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+        log.end_transaction(1, 0, commit=False)
+        markers = far_markers.FarMarkers(0)
+        assert list(markers.pieces_from(0, log.view))
+        scanned = log.view
+        log.append([Record(value=b"w")])
+        assert markers.are_of(log.view)
+        assert not markers.are_of(scanned._replace(end_position=scanned.end_position - 1))
 
 
 def compact(log: PartitionLog) -> None:
