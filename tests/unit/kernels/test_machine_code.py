@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -198,12 +199,15 @@ def test_without_a_compiler(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_tag_of_a_wheel(tmp_path: Path) -> None:
+def test_the_tag_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / building.FILE_NAME
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
     module.write_bytes(b"..GLIBC_2.14\0GLIBC_2.2.5\0")
     assert building.wheel_tag(module).startswith("cp311-abi3-manylinux_2_17_")
     module.write_bytes(b"GLIBC_2.14\0GLIBC_2.34\0")
     assert building.wheel_tag(module).startswith("cp311-abi3-manylinux_2_34_")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert building.wheel_tag(module) == f"cp311-abi3-linux_{platform.machine()}"
 
 
 def levels_in_place() -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -109,9 +110,12 @@ def _run(command: list[str]) -> None:
 
 
 def wheel_tag(module: Path) -> str:
-    """By the newest glibc that the module names a symbol of."""
+    """By the newest glibc that the module names a symbol of; without glibc, a tag for this machine alone."""
+    machine = os.uname().machine
+    if platform.libc_ver()[0] != "glibc":
+        return f"cp311-abi3-linux_{machine}"
     named = [int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", module.read_bytes())]
-    return f"cp311-abi3-manylinux_2_{max([_OLDEST_GLIBC, *named])}_{os.uname().machine}"
+    return f"cp311-abi3-manylinux_2_{max([_OLDEST_GLIBC, *named])}_{machine}"
 
 
 def main(arguments: list[str]) -> int:
