@@ -6,6 +6,8 @@
 | `machine-code` | machine code, or the build fails: for releases |
 | `pure` | without |
 
+Another value is refused. `DURALOG_KERNELS` is about running kernels, and has no effect here.
+
 A wheel with machine code is for one kind of machine, and for every Python from 3.11 on (`duralog.kernels.compilation`).
 An editable install has none, since an edit of a kernel would make it stale:
 `python -m duralog.kernels.compilation` makes it in place.
@@ -24,6 +26,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _NUMBA = "numba>=0.62"
 _COMPILER = [_NUMBA, "cramjam>=2.14", "crc32c>=2.7", "numpy>=2.0"]
 """What importing the kernels takes."""
+_CHOICES = ("", "machine-code", "pure")
+
+
+def _choice() -> str:
+    choice = os.environ.get("DURALOG_WHEEL", "")
+    if choice not in _CHOICES:
+        raise SystemExit(f"DURALOG_WHEEL={choice} is not known: set machine-code or pure, or unset it")
+    return choice
 
 
 class MachineCodeHook(BuildHookInterface[Any]):
@@ -37,7 +47,7 @@ class MachineCodeHook(BuildHookInterface[Any]):
         if not why_not:
             why_not = self._build(build_data)
         if why_not:
-            if os.environ.get("DURALOG_WHEEL") == "machine-code":
+            if _choice() == "machine-code":
                 raise SystemExit(f"the machine code of the kernels cannot be made: {why_not}")
             self.app.display_warning(f"without machine code, numba compiles the kernels at their first use: {why_not}")
             build_data["dependencies"].append(_NUMBA)
@@ -47,7 +57,7 @@ class MachineCodeHook(BuildHookInterface[Any]):
             Path(made).unlink(missing_ok=True)
 
     def _why_not(self) -> str:
-        if os.environ.get("DURALOG_WHEEL") == "pure":
+        if _choice() == "pure":
             return "DURALOG_WHEEL=pure"
         building = self._building()
         try:
@@ -57,6 +67,8 @@ class MachineCodeHook(BuildHookInterface[Any]):
         return ""
 
     def _building(self) -> Any:
+        # It would choose code that is not made yet.
+        os.environ.pop("DURALOG_KERNELS", None)
         sys.path.insert(0, str(Path(self.root, "src")))
         try:
             from duralog.kernels.compilation import building
