@@ -65,6 +65,18 @@ class Builder:
         )
         return [next(target.glob("*.whl" if kind == "wheel" else "*.tar.gz")) for kind in kinds]
 
+    def backend(self, sources: Path, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a program that imports the build backend."""
+        searched = os.pathsep.join([str(self._folder), str(sources / "packaging")])
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=sources,
+            env={**os.environ, "PYTHONPATH": searched, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
 
 class CleanInstall:
     """A virtual environment with the wheel and what it declares, and nothing else: not even pip."""

@@ -100,3 +100,22 @@ def test_the_version_is_in_one_place() -> None:
 def _texts() -> list[Path]:
     places = [*(ROOT / "src").rglob("*.py"), *(ROOT / "packaging").iterdir(), ROOT / "Dockerfile", ROOT / "README.md"]
     return [path for path in places if "__pycache__" not in path.parts]
+
+
+def test_front_ends_make_the_wheel_to_know_what_it_needs(builder: Builder, sources: Path) -> None:
+    """Whether it needs numba is not known before."""
+    program = "import build_backend as b; print(b.get_requires_for_build_editable(), *dir(b))"
+    shown = builder.backend(sources, program).stdout
+    assert "build_wheel" in shown
+    assert "prepare_metadata" not in shown
+    assert "numba" not in shown
+
+
+def test_variables_of_the_build(builder: Builder, sources: Path) -> None:
+    program = "import build_backend as b; print(b.get_requires_for_build_wheel())"
+    done = builder.backend(sources, program, DURALOG_WHEEL="pure", DURALOG_KERNELS="x86-64-v9")
+    assert done.stdout == "[]\n", done.stderr
+    done = builder.backend(sources, program, DURALOG_WHEEL="", DURALOG_KERNELS="x86-64-v9")
+    assert done.returncode == 0, done.stderr
+    done = builder.backend(sources, program, DURALOG_WHEEL="machine")
+    assert "DURALOG_WHEEL=machine is not known: set machine-code or pure, or unset it" in done.stderr

@@ -65,7 +65,7 @@ def spark() -> Iterator[SparkSession]:
     from tests.support.spark.patient_starts import start_queries_patiently
 
     start_queries_patiently()
-    settings = {"spark.driver.memory": "1g"}
+    settings = {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-Dduralog.of.the.site=kept"}
     if not HAS_FILTERS:
         # Tests read the setting before they change it.
         settings["spark.sql.python.filterPushdown.enabled"] = "false"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -30,6 +31,15 @@ def test_workers_load_the_installed_pyspark(spark: SparkSession) -> None:
     ((executable, module, path),) = spark.sparkContext.parallelize([0], 1).map(where).collect()
     assert (executable, module) == (sys.executable, pyspark.__file__)
     assert not [entry for entry in path.split(os.pathsep) if entry.endswith((".zip", ".jar"))]
+
+
+def test_java_has_our_options_and_those_of_the_site(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    assert jvm.System.getProperty("arrow.enable_unsafe_memory_access") == "true"
+    assert jvm.System.getProperty("duralog.of.the.site") == "kept"
+    assert jvm.System.getProperty("log4j2.configurationFile").endswith("log4j2.properties")
+    assert "arrow" not in spark.sparkContext.getConf().get("spark.executor.extraJavaOptions", "")
+    assert "log4j2.configurationFile" not in os.environ.get("SPARK_SUBMIT_OPTS", "")
 
 
 @pytest.mark.parametrize(
