@@ -65,6 +65,25 @@ def chosen_topics(where: str, wanted: Iterable[str], known: Collection[str]) -> 
     return list(chosen)
 
 
+def chosen_partitions(where: str, request: ConsumeRequest, known: Mapping[str, Collection[int]]) -> list[Place]:
+    """The partitions to read, of those that are known by topic.
+
+    Raises `UnknownTopic` as `chosen_topics` does, and if a topic that is named does not have the wanted partition, or
+    none that matches a pattern.
+    """
+    topics = chosen_topics(where, request.topics, known)
+    if request.partition is None:
+        return [(topic, number) for topic in topics for number in sorted(known[topic])]
+    for topic in topics:
+        if topic in request.topics and request.partition not in known[topic]:
+            raise unknown_partition(where, topic, request.partition, sorted(known[topic]))
+    places = [(topic, request.partition) for topic in topics if request.partition in known[topic]]
+    if not places:
+        numbers = sorted({number for topic in topics for number in known[topic]})
+        raise unknown_partition(where, None, request.partition, numbers)
+    return places
+
+
 def _may_match(pattern: str, topic: str) -> bool:
     return pattern.startswith("__") or not topic.startswith("__")
 
@@ -133,12 +152,7 @@ def _partitions(admin: Any, address: str, request: ConsumeRequest) -> list[Place
     topics = {
         name: topic for name, topic in admin.list_topics(timeout=ANSWER_SECONDS).topics.items() if topic.partitions
     }
-    places: list[Place] = []
-    for topic in chosen_topics(address, request.topics, topics):
-        numbers = sorted(topics[topic].partitions)
-        if request.partition is not None and request.partition not in numbers:
-            raise unknown_partition(address, topic, request.partition, numbers)
-        places += [(topic, number) for number in numbers if request.partition in (None, number)]
+    places = chosen_partitions(address, request, {name: topic.partitions for name, topic in topics.items()})
     for topic, number in places:
         if topics[topic].partitions[number].leader < 0:
             raise DuralogError(

@@ -56,6 +56,17 @@ def test_several_topics_and_patterns(data: str) -> None:
     assert "there is no partition 7 of orders" in consume(data, "-t", "orders", "-p", "7", code=1)
 
 
+def test_a_partition_that_not_all_topics_of_a_pattern_have(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    with duralog.open(path) as store:
+        for topic, partitions in (("a", 1), ("b", 3)):
+            store.create_topic(topic, partitions)
+            store.partition(topic, partitions - 1).append([Record(value=b"v")])
+    assert consume(path, "-t", "*", "-p", "2", "-f", "%t ") == "b "
+    assert "there is no partition 2 of a in" in consume(path, "-t", "a", "-t", "*", "-p", "2", code=1)
+    assert "there is no partition 7 of any topic in" in consume(path, "-t", "*", "-p", "7", code=1)
+
+
 def test_dash_f_still_follows(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(_: float) -> None:
         raise KeyboardInterrupt

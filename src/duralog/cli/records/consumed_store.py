@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Generator
 
 from duralog.cli.voice.opened_store import opened_store
-from duralog.client.consuming import ConsumeRequest, check_offset, chosen_topics
-from duralog.client.unknown_names import unknown_partition
+from duralog.client.consuming import ConsumeRequest, check_offset, chosen_partitions
 from duralog.format.record import Record
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.partition_log import PartitionLog
@@ -55,14 +54,8 @@ def from_store(
 
 
 def _logs(store: Store, request: ConsumeRequest) -> dict[tuple[str, int], PartitionLog]:
-    logs: dict[tuple[str, int], PartitionLog] = {}
-    for topic in chosen_topics(store.path, request.topics, store.topics()):
-        numbers = store.partitions(topic)
-        if request.partition is not None and request.partition not in numbers:
-            raise unknown_partition(store.path, topic, request.partition, numbers)
-        wanted = numbers if request.partition is None else [request.partition]
-        logs |= {(topic, number): store.partition(topic, number) for number in wanted}
-    return logs
+    known = {topic: store.partitions(topic) for topic in store.topics()}
+    return {place: store.partition(*place) for place in chosen_partitions(store.path, request, known)}
 
 
 def _start(log: PartitionLog, request: ConsumeRequest, isolation: Isolation) -> int:
