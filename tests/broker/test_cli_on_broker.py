@@ -207,6 +207,36 @@ def test_without_follow_what_comes_meanwhile_is_not_waited_for(broker: Broker, a
     assert [record.value for _, _, record in found] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_topic_that_is_created_while_a_pattern_is_followed(
+    broker: Broker, address: str, group: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duralog.client.consuming._REFRESH_SECONDS", 0)
+    run("produce", address, "-t", "pay1", given="first\n")
+    request = ConsumeRequest(
+        topics=["pay*"],
+        partition=None,
+        offset=None,
+        timestamp_ms=None,
+        tail=None,
+        group=group,
+        committed=False,
+        follow=True,
+    )
+    with closing(from_broker(address, request, before_waiting=lambda: None)) as found:
+        seen = [next(found)]
+        run("produce", address, "-t", "other", given="not this\n")
+        run("produce", address, "-t", "pay2", given="second\n")
+        seen.append(next(found))
+        broker.store.partition("pay1", 0).append([duralog.Record(value=b"third")])
+        seen.append(next(found))
+    assert [(topic, record.value) for topic, _, record in seen] == [
+        ("pay1", b"first"),
+        ("pay2", b"second"),
+        ("pay1", b"third"),
+    ]
+
+
 def test_a_group_goes_on_where_it_stopped(address: str) -> None:
     run("produce", address, "-t", "t", given="".join(f"{number}\n" for number in range(10)))
     seen = run("consume", address, "-t", "t", "--group", "g", "--values", "--limit", 4).stdout.splitlines()

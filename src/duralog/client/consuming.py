@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -22,6 +23,10 @@ from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record, TimestampType
 
 _WAIT_SECONDS = 0.25
+_REFRESH_SECONDS = 5.0
+"""How often to look for new topics and partitions while following."""
+_REFRESH_TIMEOUT_SECONDS = 1.0
+"""Short: Ctrl-C waits for it."""
 _MESSAGES = 1_000
 _TYPES = {1: TimestampType.CREATE_TIME, 2: TimestampType.LOG_APPEND_TIME}
 _MOST_NAMED = 10
@@ -137,29 +142,30 @@ def from_broker(
     )
     with errors_of(target):
         try:
-            partitions = _partitions(admin, target, request)
+            partitions = _partitions(admin, target, request, timeout=ANSWER_SECONDS)
+            for (topic, number), has_leader in partitions.items():
+                if not has_leader:
+                    raise DuralogError(
+                        f"{topic}-{number} has no leader, so it cannot be read: see the log of {target} for the reason."
+                        " --partition reads another"
+                    )
             reading = _Reading(client, consumer, request)
             if request.group is None:
-                on_total(reading.assign(partitions, say_note))
+                on_total(reading.assign(list(partitions), say_note))
             else:
-                consumer.subscribe(sorted({topic for topic, _ in partitions}), on_assign=reading.on_assign)
-            yield from reading.records(before_waiting)
+                reading.subscribe({topic for topic, _ in partitions})
+            yield from reading.records(
+                before_waiting, find=lambda: _partitions(admin, target, request, timeout=_REFRESH_TIMEOUT_SECONDS)
+            )
         finally:
             consumer.close()
 
 
-def _partitions(admin: Any, address: str, request: ConsumeRequest) -> list[Place]:
-    topics = {
-        name: topic for name, topic in admin.list_topics(timeout=ANSWER_SECONDS).topics.items() if topic.partitions
-    }
+def _partitions(admin: Any, address: str, request: ConsumeRequest, *, timeout: float) -> dict[Place, bool]:
+    """The partitions to read, each with whether it has a leader."""
+    topics = {name: topic for name, topic in admin.list_topics(timeout=timeout).topics.items() if topic.partitions}
     places = chosen_partitions(address, request, {name: topic.partitions for name, topic in topics.items()})
-    for topic, number in places:
-        if topics[topic].partitions[number].leader < 0:
-            raise DuralogError(
-                f"{topic}-{number} has no leader, so it cannot be read: see the log of {address} for the reason."
-                " --partition reads another"
-            )
-    return places
+    return {(topic, number): topics[topic].partitions[number].leader >= 0 for topic, number in places}
 
 
 class _Reading:
@@ -172,6 +178,10 @@ class _Reading:
         self._ends: dict[Place, int] = {}
         """The offset to stop at, by partition. A partition without one is read to its current end."""
         self._has_begun = False
+        self._assigned: set[Place] = set()
+        """What is read without a group."""
+        self._subscribed: set[str] = set()
+        """The topics that are read with a group."""
 
     def assign(self, partitions: list[Place], say_note: Callable[[str], None]) -> int:
         """Returns the number of offsets to read."""
@@ -180,13 +190,18 @@ class _Reading:
             check_offset(self._request.offset, {place: end for place, (_, end) in edges.items()}, say_note)
         places = [self._client.TopicPartition(*place, start) for place, (start, _) in edges.items()]
         self._consumer.assign(places)
+        self._assigned = set(partitions)
         self._left = set(partitions)
         if not self._request.follow:
             self._ends = {place: end for place, (_, end) in edges.items()}
         self._has_begun = True
         return sum(end - start for start, end in edges.values())
 
-    def on_assign(self, _consumer: Any, places: list[Any]) -> None:
+    def subscribe(self, topics: set[str]) -> None:
+        self._consumer.subscribe(sorted(topics), on_assign=self._on_assign)
+        self._subscribed = topics
+
+    def _on_assign(self, _consumer: Any, places: list[Any]) -> None:
         self._left = {(place.topic, place.partition) for place in places}
         self._has_begun = True
 
@@ -208,7 +223,31 @@ class _Reading:
             return int(low)
         return int(min(max(request.offset, low), high))
 
-    def records(self, before_waiting: Callable[[], None]) -> Generator[tuple[str, int, Record], None, None]:
+    def _add_new(self, find: Callable[[], Mapping[Place, bool]]) -> None:
+        """Read the partitions, too, that were created since the start, from their beginning.
+
+        If the broker does not answer now, or all topics are gone, the next refresh has another chance.
+        """
+        try:
+            found = {place for place, has_leader in find().items() if has_leader}
+            topics = {topic for topic, _ in found}
+            if self._request.group is not None:
+                if topics - self._subscribed:
+                    self.subscribe(self._subscribed | topics)
+            elif added := found - self._assigned:
+                places = [self._client.TopicPartition(*place) for place in sorted(added)]
+                for place in places:
+                    place.offset, _ = self._consumer.get_watermark_offsets(place, timeout=_REFRESH_TIMEOUT_SECONDS)
+                self._consumer.incremental_assign(places)
+                self._assigned |= added
+        except (UnknownTopic, self._client.KafkaException):
+            return
+
+    def records(
+        self, before_waiting: Callable[[], None], *, find: Callable[[], Mapping[Place, bool]]
+    ) -> Generator[tuple[str, int, Record], None, None]:
+        """`find` returns the partitions to read that are there now, each with whether it has a leader."""
+        refreshed = time.monotonic()
         while self._request.follow or self._left or not self._has_begun:
             messages = self._consumer.consume(_MESSAGES, timeout=_WAIT_SECONDS)
             shown: dict[Place, Any] = {}
@@ -233,6 +272,10 @@ class _Reading:
                         self._consumer.commit(message, asynchronous=False)
             if not messages:
                 before_waiting()
+            if self._request.follow and time.monotonic() - refreshed >= _REFRESH_SECONDS:
+                before_waiting()
+                self._add_new(find)
+                refreshed = time.monotonic()
 
     def _is_beyond(self, message: Any) -> bool:
         """Whether the record was written after the start: a busy topic would never end."""
