@@ -19,6 +19,7 @@ Place = tuple[str, int]
 ANSWER_SECONDS = 30.0
 _CONNECT_SECONDS = 1.0
 _CONNECT_TRIES = 10
+MOST_PORT = 65_535
 NO_ANSWER = "no broker answers there{reason}: check the address, and whether it runs (duralog serve)"
 
 
@@ -40,6 +41,10 @@ def admin_module() -> Any:
 
 def client_settings(address: str, **settings: Any) -> dict[str, Any]:
     """The settings of every client, with those of the profile. The library logs nothing: errors are raised."""
+    for each in address.split(","):
+        port = each.rpartition(":")[2]
+        if port.isdecimal() and int(port) > MOST_PORT:
+            raise not_an_address(each)
     return {
         "client.id": "duralog",
         "socket.connection.setup.timeout.ms": 5_000,
@@ -100,6 +105,10 @@ def error_text(error: Any) -> str:
     ):
         return NO_ANSWER.format(reason="")
     return str(error.str()) or str(error.name())
+
+
+def not_an_address(address: str) -> DuralogError:
+    return DuralogError(f"{address!r} is not an address: give HOST:PORT, with a port up to {MOST_PORT}")
 
 
 def _ignore(_error: Any) -> None:

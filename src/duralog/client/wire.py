@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from duralog.client.api import Api
-from duralog.client.connection import NO_ANSWER
+from duralog.client.connection import MOST_PORT, NO_ANSWER, not_an_address
 from duralog.client.profiles import profile_of
 from duralog.client.wire_login import LoginRefused, log_in, secured
 from duralog.errors import CorruptRecord, DuralogError
@@ -108,6 +108,6 @@ class WireConnection:
 
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.strip().rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise DuralogError(f"{address!r} is not an address: give HOST:PORT, with a port up to 65535")
+    if not host or not port.isdecimal() or int(port) > MOST_PORT:
+        raise not_an_address(address)
     return host.strip("[]"), int(port)

@@ -6,6 +6,7 @@ never values: some are secrets.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from duralog.config.jaas import jaas_options
@@ -20,6 +21,8 @@ _MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
+_MECHANISMS = (*_MODULES, "GSSAPI")
+_PEM_FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _SAME = frozenset(
     {
         *("sasl.username", "sasl.password", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location"),
@@ -56,6 +59,8 @@ def librdkafka_settings(given: Mapping[str, str]) -> dict[str, str]:
     settings["security.protocol"] = protocol
     if "SASL" in protocol:
         settings |= _log_in(given)
+    for name in _PEM_FILES:
+        _check_pem(name, given.get(name, ""))
     settings |= _trusted(given)
     settings |= _own_certificate(given)
     algorithm = given.get("ssl.endpoint.identification.algorithm")
@@ -69,6 +74,8 @@ def _log_in(given: Mapping[str, str]) -> dict[str, str]:
     if mechanism is None:
         raise InvalidConfig(f"sasl.mechanism is missing: give one of {', '.join(_MODULES)}")
     mechanism = mechanism.upper()
+    if mechanism not in _MECHANISMS:
+        raise InvalidConfig(f"sasl.mechanism: expected one of {', '.join(_MECHANISMS)}, found {mechanism[:40]}")
     settings = {"sasl.mechanisms": mechanism}
     text = given.get(_JAAS)
     if text is None:
@@ -138,6 +145,16 @@ def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
             " those; keytool -importkeystore -deststoretype PKCS12 writes a JKS store as PKCS12"
         )
     return {"ssl.keystore.location": location, "ssl.keystore.password": given.get("ssl.keystore.password", "")}
+
+
+def _check_pem(name: str, location: str) -> None:
+    """The error of librdkafka names neither the setting nor the file.
+
+    It also takes a folder of authorities, and `probe`.
+    """
+    is_special = name == "ssl.ca.location" and (location == "probe" or os.path.isdir(location))
+    if location and not is_special and not _is_pem(location, name):
+        raise InvalidConfig(f"{name}: {location} is not a PEM file")
 
 
 def _is_pem(location: str, name: str) -> bool:

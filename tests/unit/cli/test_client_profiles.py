@@ -128,6 +128,13 @@ def test_settings_are_translated(tmp_path: Path, lines: list[str], expected: dic
         (["security.protocol=SSL", "ssl.truststore.location=HERE/store.jks"], "store.jks is not a PEM file"),
         (["security.protocol=SSL", "ssl.truststore.location=HERE/none.pem"], "none.pem: No such file"),
         (["security.protocol=SSL", "ssl.keystore.location=HERE/store.jks"], "ssl.keystore.type=PKCS12"),
+        (["security.protocol=SSL", "ssl.ca.location=HERE/none.pem"], "ssl.ca.location: HERE/none.pem: No such file"),
+        (["security.protocol=SSL", "ssl.ca.location=HERE/store.jks"], "store.jks is not a PEM file"),
+        (["security.protocol=SSL", "ssl.key.location=HERE/none.pem"], "ssl.key.location: HERE/none.pem: No such file"),
+        (
+            ["security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-1", "sasl.username=u", "sasl.password=SECRET"],
+            "SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, found SCRAM-SHA-1",
+        ),
         (["ssl.provider=SECRET"], "ssl.provider is not supported"),
     ],
 )
@@ -135,7 +142,7 @@ def test_what_is_refused(tmp_path: Path, lines: list[str], told: str) -> None:
     path = profile(tmp_path, *lines)
     result = CliRunner().invoke(app, ["topic", "list", "127.0.0.1:1", "--config-file", str(path)])
     assert result.exit_code == 1
-    assert told in result.stderr
+    assert told.replace("HERE", str(tmp_path)) in result.stderr
     assert str(path) in result.stderr
     assert "SECRET" not in result.output
 
@@ -145,6 +152,13 @@ def test_settings_without_a_meaning_are_named(tmp_path: Path) -> None:
     path = profile(tmp_path, "group.id=x", "bootstrap.servers=elsewhere:1", "client.id=me")
     assert read_profile(str(path), notes.append) == {"security.protocol": "PLAINTEXT", "client.id": "me"}
     assert notes == [f"{path}: not used: bootstrap.servers, group.id"]
+
+
+def test_a_port_that_is_none() -> None:
+    for command in ("topic", "group", "config"):
+        result = CliRunner().invoke(app, [command, "list", "127.0.0.1:1,127.0.0.1:99999"])
+        assert result.exit_code == 1
+        assert "'127.0.0.1:99999' is not an address: give HOST:PORT, with a port up to 65535" in result.stderr
 
 
 def test_a_profile_is_for_one_address(tmp_path: Path) -> None:
