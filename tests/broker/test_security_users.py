@@ -32,6 +32,24 @@ def run(*words: str, stdin: str = "") -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
+def test_a_dump_shows_no_secret(tmp_path: Path) -> None:
+    secret = "s3cret"
+    with Store(tmp_path / "data") as store:
+        credential = ScramCredential.of_password(SHA_256, secret)
+        store.alter_scram_credentials({("alice", SHA_256): credential})
+        name = "listener.name.a.ssl.keystore.password"
+        store.alter_configs_of(4, "", {name: secret, "log.retention.ms": "77"})
+    keys = [b64encode(each).decode() for each in (credential.salt, credential.stored_key, credential.server_key)]
+    dump = ["dump", str(tmp_path / "data" / "__cluster_metadata-0"), "--records", "--json"]
+    printed = CliRunner().invoke(app, dump).stdout
+    assert '"name":"alice"' in printed
+    assert name in printed
+    assert '"77"' in printed
+    assert printed.count("[hidden]") == 4
+    assert not any(each in printed for each in (secret, *keys))
+    assert secret in CliRunner().invoke(app, [*dump, "--raw"]).stdout
+
+
 class TestCommand:
     def test_before_the_first_start(self, tmp_path: Path) -> None:
         place = str(tmp_path / "data")

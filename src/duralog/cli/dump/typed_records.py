@@ -1,10 +1,13 @@
-"""Shows control records and the records of Kafka's internal topics by their fields."""
+"""Shows control records and the records of Kafka's internal topics by their fields.
+
+Keys of users and configs that are secrets are not shown: dumps end up in tickets. `--raw` shows the bytes of records.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +15,8 @@ from duralog.cli.dump.batches import Header
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.times import format_time
 from duralog.columnar.decoded import DecodedRecords
+from duralog.config.definitions import HIDDEN
+from duralog.config.listener_config import is_secret
 from duralog.errors import CorruptRecord
 from duralog.format import control_records
 from duralog.format.control_records import ControlType, EndTransactionMarker, UnknownControl
@@ -21,6 +26,7 @@ from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.found_files import Content, FoundFile
 
 Fields = Mapping[str, Any]
+_OF_CREDENTIALS = ("salt", "stored_key", "server_key")
 
 
 class TypedRecords:
@@ -62,7 +68,7 @@ class TypedRecords:
         assert self._topic is not None
         fields = describe_record(self._topic, key, value)
         assert fields is not None
-        return fields
+        return _without_secrets(fields) if self._topic == CLUSTER_METADATA else fields
 
     def _report_fields(self, error: CorruptRecord, offset: int, batch: Header) -> None:
         """Report the position of the batch and the offset of the record, not the position inside a key or value."""
@@ -96,6 +102,18 @@ def _internal_topic(file: FoundFile) -> str | None:
         return CLUSTER_METADATA
     topic = None if file.partition is None else file.partition.topic
     return topic if topic == CLUSTER_METADATA or topic in COORDINATOR_TOPICS else None
+
+
+def _without_secrets(fields: Fields) -> Fields:
+    value = fields.get("value")
+    if fields.get("type") == "USER_SCRAM_CREDENTIAL_RECORD":
+        secrets: Collection[str] = _OF_CREDENTIALS
+    elif fields.get("type") == "CONFIG_RECORD" and is_secret(value["name"]):
+        secrets = ("value",)
+    else:
+        return fields
+    shown = {name: HIDDEN if name in secrets else one for name, one in value.items()}
+    return {**fields, "value": shown}
 
 
 def _control_fields(batch: Header, key: bytes | None, value: bytes | None) -> Fields:
