@@ -27,6 +27,7 @@ from duralog.broker import metrics, metrics_server, store_metrics
 from duralog.broker.broker import Broker
 from duralog.broker.groups.offsets.records import CommittedOffset
 from duralog.broker.net.listening import Address, Listening, MetricsAddress
+from duralog.config import BrokerConfig
 from tests.support.broker.admin_desk import damage
 from tests.support.broker.raw_client import RawClient
 from tests.support.waiting import wait_until
@@ -53,6 +54,17 @@ def scrape(broker: Broker, path: str = "/metrics") -> Samples:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def test_entries_that_the_audit_log_dropped(tmp_path: Path, broker: Broker) -> None:
+    name = ("duralog_audit_dropped_entries_total", ())
+    assert name not in scrape(broker)
+    config = BrokerConfig.of({"duralog.audit.log.file": str(tmp_path / "audit.log")})
+    with Broker(None, config=config, metrics=Address("127.0.0.1", 0)) as audited:
+        audited.start()
+        assert audited.audit is not None
+        audited.audit.log.drop(7)
+        assert scrape(audited)[name] == 7
 
 
 def test_requests_are_counted(broker: Broker, client: RawClient) -> None:

@@ -261,7 +261,13 @@ class Broker:
             from duralog.broker.metrics_server import MetricsServer
 
             parts = MeasuredParts(
-                self.runtime, self.server, self.fetches, self.groups, self.transactions, lambda: self.is_stopping
+                self.runtime,
+                self.server,
+                self.fetches,
+                self.groups,
+                self.transactions,
+                lambda: self.is_stopping,
+                None if self.audit is None else self.audit.log,
             )
             self.metrics = MetricsServer(parts, self._metrics_address, self.advertised_hosts)
             opened.callback(self.metrics.close)

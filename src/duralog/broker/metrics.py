@@ -15,6 +15,7 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from duralog.broker.audit.log import AuditLog
 from duralog.broker.fetch.purgatory import Fetches
 from duralog.broker.groups.coordinator import GroupCoordinator
 from duralog.broker.groups.offsets.table import TopicOffsets
@@ -78,6 +79,7 @@ class MeasuredParts:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     is_stopping: Callable[[], bool]
+    audit: AuditLog | None = None
 
 
 def read_loop(parts: MeasuredParts) -> LoopFigures:
@@ -137,6 +139,8 @@ class BrokerCollector(Collector):
             yield from _of_requests(figures.apis)
             yield from _of_loop(figures)
             yield of_lag(self._parts.runtime.store, figures.committed)
+        if (audit := self._parts.audit) is not None:
+            yield counter("audit_dropped_entries", "Entries that the audit log lost or left out.", audit.dropped)
         store = self._parts.runtime.store
         yield from of_store(store, None if figures is None else figures.fetched_bytes)
 
