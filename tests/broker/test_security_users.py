@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from duralog.broker.broker import Broker
+from duralog.cli.dump.typed_records import _without_secrets
 from duralog.command_line import app
 from duralog.config.jaas import jaas_options
 from duralog.errors import CorruptRecord, InvalidConfig, InvalidRecord
@@ -34,7 +35,7 @@ def run(*words: str, stdin: str = "") -> tuple[int, str]:
 
 def test_a_dump_shows_no_secret(tmp_path: Path) -> None:
     secret = "s3cret"
-    with Store(tmp_path / "data") as store:
+    with Store(str(tmp_path / "data")) as store:
         credential = ScramCredential.of_password(SHA_256, secret)
         store.alter_scram_credentials({("alice", SHA_256): credential})
         name = "listener.name.a.ssl.keystore.password"
@@ -48,6 +49,12 @@ def test_a_dump_shows_no_secret(tmp_path: Path) -> None:
     assert printed.count("[hidden]") == 4
     assert not any(each in printed for each in (secret, *keys))
     assert secret in CliRunner().invoke(app, [*dump, "--raw"]).stdout
+
+
+def test_a_dump_shows_no_credential_of_a_later_version() -> None:
+    later = {"type": "USER_SCRAM_CREDENTIAL_RECORD", "version": 9, "value": "c2VjcmV0"}
+    assert _without_secrets(later) == {**later, "value": "[hidden]"}
+    assert _without_secrets({"type": 999, "version": 0, "value": "eA=="})["value"] == "eA=="
 
 
 class TestCommand:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -26,6 +26,7 @@ from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.found_files import Content, FoundFile
 
 Fields = Mapping[str, Any]
+_CREDENTIAL, _CONFIG = "USER_SCRAM_CREDENTIAL_RECORD", "CONFIG_RECORD"
 _OF_CREDENTIALS = ("salt", "stored_key", "server_key")
 
 
@@ -105,15 +106,14 @@ def _internal_topic(file: FoundFile) -> str | None:
 
 
 def _without_secrets(fields: Fields) -> Fields:
-    value = fields.get("value")
-    if fields.get("type") == "USER_SCRAM_CREDENTIAL_RECORD":
-        secrets: Collection[str] = _OF_CREDENTIALS
-    elif fields.get("type") == "CONFIG_RECORD" and is_secret(value["name"]):
-        secrets = ("value",)
-    else:
+    kind, value = fields["type"], fields["value"]
+    if kind not in (_CREDENTIAL, _CONFIG):
         return fields
-    shown = {name: HIDDEN if name in secrets else one for name, one in value.items()}
-    return {**fields, "value": shown}
+    if not isinstance(value, dict):  # The bytes of a version of a later Kafka.
+        return {**fields, "value": HIDDEN}
+    if kind == _CREDENTIAL:
+        return {**fields, "value": value | dict.fromkeys(_OF_CREDENTIALS, HIDDEN)}
+    return {**fields, "value": value | {"value": HIDDEN}} if is_secret(value["name"]) else fields
 
 
 def _control_fields(batch: Header, key: bytes | None, value: bytes | None) -> Fields:
