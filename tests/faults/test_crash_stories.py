@@ -127,6 +127,10 @@ def test_a_batch_whose_offset_never_came_to_the_disk_ends_the_log() -> None:
     content[size : size + 8] = bytes(8)
     crashed.write(f"{partition.folder}/{FIRST_LOG}", content, sync=True)
     assert values(Partition(crashed).open()) == [0]
+    quarantine = Quarantine(crashed, partition.folder, lambda: NOW_MS)
+    (report,) = quarantine.reports()
+    kept = quarantine.open(report)
+    assert kept.read(0, kept.size) == content[size:]
 
 
 def test_truncating_over_several_segments_leaves_a_beginning_of_the_log() -> None:
