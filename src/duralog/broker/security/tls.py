@@ -64,7 +64,6 @@ def _settings(config: ListenerConfig, material: KeyMaterial, *, has_sasl: bool) 
     try:
         if named := [suite for suite in suites if not suite.startswith(_SUITES_OF_TLS_1_3)]:
             context.set_ciphers(":".join(named))
-        _restrict_tls_1_3(context, config, suites)
         load_into(context, material)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
@@ -72,6 +71,8 @@ def _settings(config: ListenerConfig, material: KeyMaterial, *, has_sasl: bool) 
             f"{config.prefix}ssl.*: OpenSSL refuses the certificate, its key or a cipher suite ({reason}): check"
             " ssl.key.password, and that the key belongs to the first certificate"
         ) from None
+    # After the files: these log warnings, and a file that cannot be loaded is tried again and again.
+    _restrict_tls_1_3(context, config, suites)
     client_auth = _client_auth(config, has_sasl=has_sasl)
     context.verify_mode = _CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
