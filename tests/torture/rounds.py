@@ -37,8 +37,14 @@ HOSTILE: tuple[dict[str, object], ...] = (
     {"log.roll.ms": 200, "log.preallocate": "true"},
 )
 """Configs that make everything slower or tighter, and must lose nothing."""
-WRONG = ("num.partitions=0", "log.segment.bytes=-1", "listeners=nowhere", "no.such.config=1", "log.cleanup.policy=none")
-"""Overrides that a start must refuse, without harm."""
+WRONG = (
+    "num.partitions=0",
+    "log.segment.bytes=-1",
+    "log.index.interval.bytes=-1",
+    "no.such.config=1",
+    "log.cleanup.policy=none",
+)
+"""Overrides that a start must refuse, without harm. Not `listeners`: `--listen` is given, and replaces it."""
 
 
 @dataclass
