@@ -182,7 +182,7 @@ def test_in_a_directory(desk: GroupDesk) -> None:
     }
     assert "only Kafka can change it" in run("delete", desk.path, "-g", "s", "--evict", "--yes", code=1).stderr
     run("reset", desk.path, "-g", "k", "-t", "t", "--earliest", code=1)
-    run("reset", desk.path, "-g", "k", "-t", "t", "--earliest", "--evict")
+    run("reset", desk.path, "-g", "k", "-t", "t", "--earliest", "--evict", "--execute")
     with desk.restarted() as again:
         assert listed(again)["k"] == ("streams", "streams", "Empty")
         assert again.committed("k") == {("t", 0): 0, ("t", 1): 0}

@@ -267,7 +267,7 @@ def test_the_kernels_of_this_machine() -> None:
 
 def test_a_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import duralog.kernels.compile as compiling
-    from duralog.kernels.compilation import catalog, just_in_time
+    from duralog.kernels.compilation import catalog, just_in_time, machine_code
 
     def never_seen(number: int) -> int:
         return number + 12345
@@ -276,6 +276,7 @@ def test_a_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(catalog, "all_kernels", lambda: {"never_seen": fresh})
     monkeypatch.setattr(compiling, "on_compile", None)
     monkeypatch.setattr(just_in_time, "CACHE_FOLDER", tmp_path)
+    monkeypatch.setattr(machine_code, "FUNCTIONS", None)
     assert (doctor_kernels.kernel_facts().ready, doctor_kernels.kernel_facts().missing) == (0, 1)
     assert compiling.on_compile is None
     told: list[str] = []
