@@ -98,7 +98,19 @@ def _classic_group(dialog: Dialog, stage: int) -> None:
 def change_groups(directory: Path) -> None:
     """What an administrator does while no broker runs."""
     for words in (
-        ["reset", str(directory), "--group", LEFT, "--topic", "plain", "--partition", "0", "--earliest", "--evict"],
+        [
+            "reset",
+            str(directory),
+            "--group",
+            LEFT,
+            "--topic",
+            "plain",
+            "--partition",
+            "0",
+            "--earliest",
+            "--evict",
+            "--execute",
+        ],
         ["delete", str(directory), "--group", DELETED, "--yes"],
     ):
         done = CliRunner().invoke(app, ["group", *words])
