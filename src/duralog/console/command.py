@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from duralog.console.login import TrustedHeader
     from duralog.storage.metadata.scram import ScramCredential, ScramUser
 
-GUARD = "Who may see it"
 DEFAULT_ADDRESS = "127.0.0.1:8090"
 
 
@@ -80,7 +79,7 @@ def console(
             "--users",
             metavar="FILE",
             help="A file of users with their roles; duralog user entry prints its lines.",
-            rich_help_panel=GUARD,
+            rich_help_panel=HOW,
         ),
     ] = None,
     certificate: Annotated[
@@ -88,14 +87,14 @@ def console(
         typer.Option(
             "--certificate",
             metavar="FILE",
-            help="Serve with TLS: a PEM file with the certificate, and the key unless --key is given.",
-            rich_help_panel=GUARD,
+            help="Serve with TLS: a PEM file with the certificate, and the key unless --certificate-key is given.",
+            rich_help_panel=HOW,
         ),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(
-            "--key", metavar="FILE", help="A PEM file with the key of the certificate.", rich_help_panel=GUARD
+            "--certificate-key", metavar="FILE", help="A PEM file with the key of the certificate.", rich_help_panel=HOW
         ),
     ] = None,
     host: Annotated[
@@ -104,7 +103,7 @@ def console(
             "--host",
             metavar="NAME",
             help="Another host name under which the page is reached; may be given again.",
-            rich_help_panel=GUARD,
+            rich_help_panel=HOW,
         ),
     ] = None,
     trust_header: Annotated[
@@ -113,7 +112,7 @@ def console(
             "--trust-header",
             metavar="NAME",
             help="The header in which a proxy that has logged in the user names it, such as X-Forwarded-User.",
-            rich_help_panel=GUARD,
+            rich_help_panel=HOW,
         ),
     ] = None,
     trusted_proxy: Annotated[
@@ -123,7 +122,7 @@ def console(
             metavar="ADDRESS",
             help="An address or network from which --trust-header is believed; may be given again. Loopback by"
             " default.",
-            rich_help_panel=GUARD,
+            rich_help_panel=HOW,
         ),
     ] = None,
     insecure: Annotated[
@@ -131,7 +130,7 @@ def console(
         typer.Option(
             "--insecure",
             help="Allow an address beyond loopback without users: everyone who reaches it sees every record.",
-            rich_help_panel=GUARD,
+            rich_help_panel=HOW,
         ),
     ] = False,
     allow_changes: Annotated[
@@ -157,7 +156,7 @@ def console(
     """
     place, directory = _places(target, data, config_file)
     if key is not None and certificate is None:
-        raise WrongUsage("--key needs --certificate FILE")
+        raise WrongUsage("--certificate-key needs --certificate FILE")
     if trust_header is not None and users is None:
         raise WrongUsage("--trust-header needs --users FILE, which says who has which role")
     if trusted_proxy and trust_header is None:

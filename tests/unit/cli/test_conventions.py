@@ -49,14 +49,14 @@ ALIASES = {"--earliest", "--latest", "--offset", "--time"}
 """Second names of what Kafka's tool calls `--to-earliest` and so on."""
 METAVARS = {
     *("DIR", "HOST:PORT", "DIR|HOST:PORT", "FILE", "NAME", "N", "SIZE", "TIME", "TEXT", "NAME=VALUE", "URL", "MS"),
-    *("HEX", "A:B", "R", "PARTITION=OFFSET", "DURATION"),
+    *("ADDRESS", "HEX", "A:B", "R", "PARTITION=OFFSET", "DURATION"),
 }
 ARGUMENTS = {"DIR", "HOST:PORT", "DIR|HOST:PORT", "PATH", "TARGET", "SHELL", "NAME", "NAME=VALUE"}
 OPTION_PANELS = ["Where", "Which", "What", "Where to", "How", "Spark"]
 
-NO_PLACE = {"completion", "bench", "doctor"}
+NO_PLACE = {"completion", "bench", "doctor", "user entry"}
 """They work on no directory, or on one that is theirs to choose."""
-NO_RESULTS = {"serve", "console", "completion"}
+NO_RESULTS = {"serve", "console", "completion", "user entry"}
 """They run until they are stopped, or print something that is neither rows nor objects."""
 
 

@@ -276,7 +276,7 @@ def test_a_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(catalog, "all_kernels", lambda: {"never_seen": fresh})
     monkeypatch.setattr(compiling, "on_compile", None)
     monkeypatch.setattr(just_in_time, "CACHE_FOLDER", tmp_path)
-    monkeypatch.setattr(machine_code, "FUNCTIONS", None)
+    monkeypatch.setattr(machine_code, "LEVEL", None)
     assert (doctor_kernels.kernel_facts().ready, doctor_kernels.kernel_facts().missing) == (0, 1)
     assert compiling.on_compile is None
     told: list[str] = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 user_app = typer.Typer(
     name="user",
     cls=CommandGroup,
-    help="Add, list and delete users that log in by SCRAM; users of web pages.",
+    help="Users that log in by SCRAM, and lines for users files.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -173,7 +173,7 @@ def entry(
         str,
         typer.Option(
             "--role",
-            metavar="ROLE",
+            metavar="NAME",
             help="What the user may do in the console: look, change or administer. For /metrics, look is enough.",
             rich_help_panel=WHICH,
         ),
@@ -196,7 +196,7 @@ def entry(
         ),
     ] = None,
 ) -> None:
-    """Print a line for the file of users of the console or of /metrics.
+    """Print a line for the users file of the console or /metrics.
 
     It holds a salted hash of the password, or of a token. Nothing is changed.
 

@@ -66,6 +66,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "user list": ("duralog user list localhost",),
     "user delete": ("duralog user delete localhost --user alice --yes",),
+    "user entry": (
+        "duralog user entry --user ana --role change --password-file password.txt",
+        "duralog user entry --user prometheus --token",
+    ),
     "dump": (
         "duralog dump data/orders-0 --records --limit 10",
         "duralog dump data/orders-0/00000000000000000000.log --verify",
