@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,6 +91,8 @@ def test_no_secret_is_shown(file: Path) -> None:
         (f"ana look scram\n{ANA}", "line 2: ana has such a line already"),
         (f"* look {CI.split()[2]}", "line 1: * is for scram and header only"),
     ],
+    # Salts and tokens are random, and names of tests are the same in every process.
+    ids=itertools.count(),
 )
 def test_faults_are_named_without_what_the_line_holds(text: str, reason: str) -> None:
     with pytest.raises(InvalidConfig, match="users") as caught:
