@@ -158,7 +158,7 @@ class TestCredentials:
 
     def test_a_removal_of_nothing_is_skipped(self, caplog: pytest.LogCaptureFixture) -> None:
         apply_removal({}, {"name": "a\n", "mechanism": 1})
-        assert "removes a SCRAM-SHA-256 credential of the user 'a\\n', who has none" in caplog.text
+        assert "removes a SCRAM-SHA-256 credential of the user 'a\\n', who has none" in caplog.messages[0]
         with pytest.raises(CorruptRecord, match="a later Kafka"):
             apply_removal({}, {"name": "a", "mechanism": 3})
 
