@@ -24,7 +24,7 @@ ALLOWED = (
     *("LGPL", "MPL", "Mozilla"),
 )
 """Permissive licences, and weak copyleft ones of libraries that users can replace."""
-_ALLOWED = re.compile(rf"^\s*({'|'.join(ALLOWED)})(?![a-z])")
+_ALLOWED = re.compile(rf"^\s*(\d-Clause )?({'|'.join(ALLOWED)})(?![a-z])")
 KNOWN = {
     # Its classifiers name the GPL for one editor file, which is not part of the installed package.
     "docutils": "Public Domain AND BSD-2-Clause",
@@ -52,6 +52,12 @@ def is_allowed(licence: str) -> bool:
     )
 
 
+def not_allowed(components: list[dict[str, Any]]) -> list[str]:
+    """The components whose licence is not among those that are allowed, with what it says."""
+    licences = ((each, each["licenses"][0]["license"]["name"]) for each in components)
+    return [f"{each['name']} {each['version']}: {name!r}" for each, name in licences if not is_allowed(name)]
+
+
 def bill_of_materials(components: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "bomFormat": "CycloneDX",
@@ -64,7 +70,7 @@ def bill_of_materials(components: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _components() -> list[dict[str, Any]]:
+def pinned_components() -> list[dict[str, Any]]:
     hashes = {pin: found for pin, *found in map(str.split, HASHES.read_text().splitlines())}
     return [
         {
@@ -106,15 +112,11 @@ def _audit() -> tuple[bool, str]:
 
 
 def main() -> int:
-    components = _components()
+    components = pinned_components()
     SBOM.parent.mkdir(exist_ok=True)
     SBOM.write_text(json.dumps(bill_of_materials(components), indent=1) + "\n")
     print(f"bill of materials: {len(components)} components, {SBOM.relative_to(ROOT)}")
-    strange = [
-        f"{each['name']} {each['version']}: {licence!r}"
-        for each in components
-        if not is_allowed(licence := each["licenses"][0]["license"]["name"])
-    ]
+    strange = not_allowed(components)
     print("licences: " + ("all allowed" if not strange else "not allowed:\n  " + "\n  ".join(strange)))
     is_clean, said = _audit()
     print(said)

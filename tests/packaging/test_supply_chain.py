@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.hashed_requirements import _fits, hashed, requirements
-from scripts.supply_chain import bill_of_materials, is_allowed
+from scripts.supply_chain import bill_of_materials, is_allowed, not_allowed, pinned_components
 from tests.support.places import ROOT
 
 FILES = sorted(ROOT.glob("requirements*.txt"))
@@ -41,16 +41,22 @@ def test_an_unpinned_requirement_and_one_without_hash_are_refused(tmp_path):
         ("Apache-2.0 AND BSD-2-Clause", True),
         ("GPL-3.0-only OR MIT", True),
         ("LGPL-2.1-or-later", True),
+        ("3-Clause BSD License", True),
         ("GPL-3.0-only", False),
         ("MIT AND AGPL-3.0-only", False),
         ("", False),
         ("Proprietary", False),
+        ("4-Clause Proprietary BSD", False),
         ("Proprietary, see DISCLAIMER", False),
         ("GPL-3.0 LIMITED", False),
     ],
 )
 def test_licences(licence, allowed):
     assert is_allowed(licence) is allowed
+
+
+def test_the_licences_of_all_pinned_requirements_are_allowed():
+    assert not_allowed(pinned_components()) == []
 
 
 def test_the_bill_of_materials_names_the_package():
