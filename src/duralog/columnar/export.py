@@ -5,7 +5,8 @@ something goes wrong. An existing file is replaced.
 
 CSV has no bytes. A key, a value or a header value there is text when it is UTF-8, otherwise `0x` and its hexadecimal
 digits; text that itself begins with `0x` is written in hexadecimal too, so that every cell reads back to its bytes.
-An empty cell without quotes is null. Headers are a JSON list of [key, value] pairs.
+An empty cell without quotes is null. Headers are a JSON list of [key, value] pairs. Decoded keys and values that have
+fields are JSON, as in `duralog consume`; other ones are numbers, or text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duralog.columnar.schema import RECORD_SCHEMA
+from duralog.columnar.plain_json import json_text, plain_json
+from duralog.columnar.python_values import python_values
+from duralog.columnar.schema import HEADERS, RECORD_SCHEMA, TIMESTAMP
 from duralog.errors import DuralogError
 
 EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")
@@ -37,7 +40,8 @@ class _TableWriter(Protocol):
 class Export:
     """A file of records being written. Use as a context: leaving it without an error puts the file into place."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, schema: pa.Schema = RECORD_SCHEMA) -> None:
+        """`schema` is that of the records: keys and values may be decoded, and there may be more columns."""
         self.path = path
         self.rows = 0
         self._part = f"{path}.part"
@@ -45,14 +49,14 @@ class Export:
         self._waiting_bytes = 0
         self._file = _PartFile(self._part)
         try:
-            self._writer = _open_writer(self._file, path)
+            self._writer = _open_writer(self._file, path, schema)
         except BaseException:
             self._file.abandon()
             self._file.close()
             raise
 
     def write(self, records: pa.RecordBatch) -> None:
-        """Records with the columns of `RECORD_SCHEMA`."""
+        """Records with the columns of the schema."""
         self.rows += records.num_rows
         self._waiting.append(records)
         self._waiting_bytes += records.nbytes
@@ -113,55 +117,61 @@ class _PartFile(io.FileIO):
         os.unlink(self.name)
 
 
-def _open_writer(file: Any, path: str) -> _TableWriter:
+def _open_writer(file: Any, path: str, schema: pa.Schema) -> _TableWriter:
     extension = os.path.splitext(path)[1].lower()
     if extension == ".parquet":
         import pyarrow.parquet as pq
 
         # A dictionary pays for topic and partition; keys and values are rarely repeated enough.
         repeated = ["topic", "partition", "timestamp_type"]
-        return cast("_TableWriter", pq.ParquetWriter(file, RECORD_SCHEMA, compression="zstd", use_dictionary=repeated))
+        return cast("_TableWriter", pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repeated))
     if extension in (".arrow", ".feather"):
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        return cast("_TableWriter", pa.ipc.new_file(file, RECORD_SCHEMA, options=options))
+        return cast("_TableWriter", pa.ipc.new_file(file, schema, options=options))
     if extension == ".csv":
-        return _CsvWriter(file)
+        return _CsvWriter(file, schema)
     raise DuralogError(f"{path}: the name must end in {', '.join(EXTENSIONS)}")
 
 
-CSV_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.string()),
-        ("timestamp_type", pa.int8()),
-        ("key", pa.string()),
-        ("value", pa.string()),
-        ("headers", pa.string()),
-    ]
-)
-
-
 class _CsvWriter:
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, schema: pa.Schema) -> None:
         import pyarrow.csv as csv
 
-        self._writer = csv.CSVWriter(file, CSV_SCHEMA, write_options=csv.WriteOptions(quoting_style="needed"))
+        self._schema = pa.schema([field.with_type(_csv_type(field)) for field in schema])
+        self._writer = csv.CSVWriter(file, self._schema, write_options=csv.WriteOptions(quoting_style="needed"))
 
     def write_table(self, table: pa.Table) -> None:
         for records in table.to_batches():
-            columns = {name: records.column(name) for name in table.column_names}
-            columns["timestamp"] = _times_as_text(columns["timestamp"])
-            columns["key"] = _as_text(columns["key"])
-            columns["value"] = _as_text(columns["value"])
-            columns["headers"] = _headers_as_text(columns["headers"])
-            self._writer.write_batch(
-                pa.RecordBatch.from_arrays([columns[name] for name in CSV_SCHEMA.names], schema=CSV_SCHEMA)
-            )
+            columns = [_csv_column(field, records.column(field.name)) for field in table.schema]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _csv_type(field: pa.Field) -> pa.DataType:
+    is_plain = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_boolean(field.type)
+    return field.type if is_plain else pa.string()
+
+
+def _csv_column(field: pa.Field, column: pa.Array) -> pa.Array:
+    if field.name == TIMESTAMP:
+        return times_as_text(column)
+    if field.name == HEADERS:
+        return _headers_as_text(column)
+    if pa.types.is_binary(field.type):
+        return _as_text(column)
+    if column.type in (_csv_type(field), pa.string()):
+        return column
+    return pa.array([_cell(value) for value in python_values(column)], pa.string())
+
+
+def _cell(value: Any) -> str | None:
+    """Of a decoded key or value: text as it is, what has fields as JSON."""
+    if value is None:
+        return None
+    plain = plain_json(value)
+    return plain if isinstance(plain, str) else json_text(plain)
 
 
 def _as_text(column: pa.Array) -> pa.Array:
@@ -186,7 +196,7 @@ def _text_of(data: bytes | None) -> str | None:
     return f"0x{data.hex()}"
 
 
-def _times_as_text(column: pa.Array) -> pa.Array:
+def times_as_text(column: pa.Array) -> pa.Array:
     """ISO 8601; beyond the calendar, the bare number of milliseconds."""
     milliseconds = column.cast(pa.int64())
     outside = pc.or_(pc.less(milliseconds, _YEAR_1_MS), pc.greater(milliseconds, _YEAR_9999_END_MS))

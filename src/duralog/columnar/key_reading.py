@@ -30,7 +30,7 @@ class KeyedRecords:
     digests: Digests
     offsets: NDArray[np.int64]
     rows: Rows
-    """The batches; the last one may go on in the next chunk."""
+    """The batches; the last one may continue in the next chunk."""
     ends: NDArray[np.int64]
     """For each of `rows`, how many of the records here lie before its end."""
     keyless: int

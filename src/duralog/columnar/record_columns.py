@@ -26,7 +26,7 @@ _key, _value, _timestamp, _headers = (attrgetter(name) for name in ("key", "valu
 
 
 def record_columns(records: Sequence[Record], *, base_offset: int, default_timestamp_ms: int) -> WritableColumns:
-    """The columns of the records, with consecutive offsets. The default stands in for a timestamp that is not set."""
+    """The columns of the records, with consecutive offsets. The default replaces a timestamp that is not set."""
     return WritableColumns(
         _frozen(np.arange(base_offset, base_offset + len(records), dtype=np.int64)),
         _timestamps(list(map(_timestamp, records)), default_timestamp_ms),

@@ -7,7 +7,7 @@ JSON lines, for programs. The fields are always in this order:
 - `timestamp` is in milliseconds, null where the record has none;
 - `timestamp_type` is CreateTime, LogAppendTime or NoTimestampType;
 - `sequence` follows where the batch has producer sequence numbers, and is left out elsewhere;
-- `key`, `value` and the two fields of a header are strings, or null; bytes that are not UTF-8 stand in base64 in a
+- `key`, `value` and the two fields of a header are strings, or null; bytes that are not UTF-8 are in base64, in a
   field named `key_base64` or `value_base64` instead;
 - `headers` is a list, in the record's order, empty where there are none.
 
@@ -15,7 +15,7 @@ Text lines, for people:
 
     | offset 5  2023-11-14T22:13:20.000Z  key "k1"  value "v1"  headers "h"="x" "g"=null
 
-- times are UTC; byte strings stand in quotes and null does not; quotes, backslashes, control characters and
+- times are UTC; byte strings are in quotes and null is not; quotes, backslashes, control characters and
   bytes that are not UTF-8 are escaped (\", \\, \n, \r, \t, \xNN);
 - of long keys and values only the beginning is shown where the caller asks for that: "abc"…(+123 bytes).
 
@@ -41,7 +41,7 @@ _LEAST_BYTES = 4096
 _UNLIMITED = 2**63 - 1
 
 _Kernel = Callable[[int, NDArray[np.uint8], int], tuple[int, int]]
-"""Renders from a row on into an array from a position on; returns the row and the position to go on with."""
+"""Renders from a row on into an array from a position on; returns the next row and position."""
 
 
 class LineBuffer:

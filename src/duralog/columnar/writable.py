@@ -4,7 +4,7 @@ These columns of the table are read, others are ignored:
 
 - `value`, and `key` if there is one: binary or string, of any of Arrow's kinds;
 - `timestamp`, optional: any unit and zone, or int64 milliseconds; finer ones are rounded down; null or -1 ms is none;
-- `headers`, optional: list<struct<key, value>>; a null list is no headers; a null key is refused, a null value is not;
+- `headers`, optional: list<struct<key, value>>; null means no headers; a null key is refused, a null value is not;
 - `offset`, optional: int64, increasing, with gaps where the log has some. Without it the offsets are consecutive.
 
 Invalid input is refused as a whole, with an `InvalidRecord` that names the column and the row. How the table is cut

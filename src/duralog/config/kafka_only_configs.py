@@ -90,7 +90,6 @@ kafka.metrics.reporters list=
 leader.imbalance.check.interval.seconds long=300
 max.connection.creation.rate int=2147483647
 max.request.partition.size.limit int=2000
-metadata.log.dir string
 metadata.log.max.record.bytes.between.snapshots long=20971520
 metadata.log.max.snapshot.interval.ms long=3600000
 metadata.log.segment.bytes int=1073741824

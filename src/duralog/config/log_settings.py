@@ -41,7 +41,10 @@ _LIMIT_OR_NEVER = Allowed("at least 1, or negative for no limit", lambda value: 
 class LogSettings:
     """Kafka's broker configs that concern logs. Times are milliseconds unless the name says otherwise."""
 
-    log_dirs: tuple[str, ...] | None = optional_config(LIST, NOT_EMPTY, doc="The log directories. duralog opens one.")
+    log_dirs: tuple[str, ...] | None = optional_config(LIST, NOT_EMPTY, doc="The log directories.")
+    metadata_log_dir: str | None = optional_config(
+        STRING, doc="The directory of the metadata log, by default the first of `log.dirs`."
+    )
     log_dir: tuple[str, ...] = config(
         LIST, ("/tmp/kafka-logs",), NOT_EMPTY, doc="The log directory where `log.dirs` is not given."
     )
@@ -109,7 +112,7 @@ class LogSettings:
     log_dir_failure_timeout_ms: int = config(
         LONG, 30_000, at_least(1), doc="Kafka's: how long a broker waits to report a failed directory before it stops."
     )
-    cordoned_log_dirs: tuple[str, ...] = config(LIST, (), doc="Kafka's: directories that get no new partitions.")
+    cordoned_log_dirs: tuple[str, ...] = config(LIST, (), doc="Directories that get no new partitions.")
 
     log_cleanup_policy: frozenset[str] = config(
         WORDS, frozenset({"delete"}), CLEANUP_POLICY, doc="For all topics: `cleanup.policy`."

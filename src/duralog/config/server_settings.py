@@ -204,9 +204,14 @@ class ServerSettings(SecuritySettings):
         BOOLEAN, False, doc="Whether everyone may use a resource that no ACL names. Else only `super.users`."
     )
     duralog_audit_log_file: str = config(
-        STRING, "", doc="A file for the audit log: changes and refusals, one JSON line each. Empty: none is written."
+        STRING,
+        "",
+        doc="A file for the audit log: changes, one JSON line each. Refusals and failed log-ins go to"
+        " `NAME-refusals.EXT` beside it. Empty: none is written.",
     )
     duralog_audit_log_max_bytes: int = config(
-        LONG, 100 << 20, at_least(1), doc="The audit log is rotated when it would grow beyond this."
+        LONG, 100 << 20, at_least(1), doc="Each file of the audit log is rotated when it would grow beyond this."
     )
-    duralog_audit_log_max_files: int = config(INT, 10, at_least(0), doc="Rotated audit logs that are kept.")
+    duralog_audit_log_max_files: int = config(
+        INT, 10, at_least(0), doc="Rotated files of the audit log that are kept, of each."
+    )

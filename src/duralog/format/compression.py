@@ -159,7 +159,7 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _XERIAL_LENGTH = struct.Struct(">i")
 (_XERIAL_MAGIC_AS_LENGTH,) = _XERIAL_LENGTH.unpack_from(_XERIAL_MAGIC)
 _SNAPPY_MAX_EXPANSION = 22
-"""Three bytes can stand for 64 at most."""
+"""Three bytes unpack to 64 at most."""
 
 
 def _snappy_compress(data: Bytes) -> bytes:

@@ -49,6 +49,8 @@ SINK_JOURNAL = "duralog-sink.journal"
 directory with a folder in it that belongs to no partition. Files that it does not know it leaves alone."""
 SINK_COMMITTED = "duralog-sink.committed"
 """The writes from Spark that must not happen twice."""
+SCRAM_SALT_KEY = "duralog-scram-salts.key"
+"""What the broker makes salts of unknown users from."""
 
 
 class FileKind(Enum):

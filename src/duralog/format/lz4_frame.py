@@ -41,7 +41,7 @@ _STORED = 0x80000000
 _END_MARK = _BLOCK_SIZE.pack(0)
 
 MAX_EXPANSION = 255
-"""The most that one byte of a compressed block can stand for."""
+"""The most bytes that one byte of a compressed block unpacks to."""
 
 _BLOCK_BYTES_BY_CODE = {0x40: 64 * 1024, 0x50: 256 * 1024, 0x60: 1024 * 1024, 0x70: 4 * 1024 * 1024}
 

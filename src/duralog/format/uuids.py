@@ -8,7 +8,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 UUID_BYTES = 16
 ZERO_UUID = "A" * 22
-"""The id that means "no id"."""
+"""The id that means "no id". Of a directory: it is not known in which one a partition is (Kafka's `MIGRATING`)."""
+UNASSIGNED_DIRECTORY = "A" * 21 + "Q"
+"""In place of a directory's id: the broker chooses the directory of the partition, and has not said which."""
+LOST_DIRECTORY = "A" * 21 + "g"
+"""In place of a directory's id: the broker has said that the directory is offline, but not which one it is."""
+RESERVED_DIRECTORIES = frozenset({ZERO_UUID, UNASSIGNED_DIRECTORY, LOST_DIRECTORY})
 
 _RESERVED_UUIDS = tuple(number.to_bytes(UUID_BYTES, "big") for number in range(3))
 """Kafka gives these a meaning of their own: "no id", and the id of the metadata topic, for example."""

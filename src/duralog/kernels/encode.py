@@ -269,6 +269,6 @@ def write_batches(
 
 @kernel(types.void(BATCH_ROWS, OUT_BYTES))
 def seal_batches(batches, out):
-    """Write the headers and checksums of batches whose records stand in `out` already, compressed."""
+    """Write the headers and checksums of batches whose records are in `out` already, compressed."""
     for number in range(len(batches)):
         _put_batch_header(out, batches[number])

@@ -1,6 +1,6 @@
 """Decoded records as lines of text: JSON for programs, and a form for people.
 
-Both kernels fill an output array with whole lines and stop before the first one that does not fit; the caller goes on
+Both kernels fill an output array with whole lines and stop before the first one that does not fit; the caller continues
 from there with more room. They never write past the end of the array.
 
 A byte string of a record can be anything. In JSON, UTF-8 becomes a string and all else base64 under another name, so
@@ -185,7 +185,7 @@ def _put_quoted(source, length, source_end, target, limit, max_bytes):
     shown = length
     if length > max_bytes:
         shown = max_bytes
-        # Up to three bytes back to where a character starts; bytes that are no text are cut anywhere.
+        # Up to three bytes back to where a character starts; bytes that are not text are cut anywhere.
         while shown > 0 and max_bytes - shown < 3 and load_byte(source + shown) & 0xC0 == 0x80:
             shown -= 1
     target = put_text(source, source + shown, source_end, put(target, '"'), limit, ESCAPED)

@@ -128,7 +128,7 @@ def put_time(target, timestamp_ms):
 
 
 @device
-def _character_size(source, end):
+def character_size(source, end):
     """How many bytes the UTF-8 character takes that starts with a byte from 0x80 on; 0 if it is none.
 
     No surrogates, no longer forms than needed, nothing past U+10FFFF: what Python's strict decoder takes.
@@ -211,7 +211,7 @@ def put_text(source, end, source_end, target, limit, style):
                 continue
         byte = load_byte(source)
         if byte >= 0x80:
-            size = _character_size(source, end)
+            size = character_size(source, end)
             # U+0080 to U+009F are control characters.
             if style == ESCAPED and size == 2 and byte == 0xC2 and load_byte(source + 1) < 0xA0:
                 size = 0

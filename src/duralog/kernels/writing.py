@@ -37,7 +37,7 @@ def _store(builder: Any, value: Any, address: Any) -> None:
 
 @intrinsic
 def address_of(typingctx: Any, array: Any) -> Any:
-    """Where an array's first element stands in memory."""
+    """The address of an array's first element."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -86,7 +86,7 @@ def _copy_vector(typingctx: Any, source: Any, target: Any) -> Any:
 
 
 @intrinsic
-def _copy_exactly(typingctx: Any, source: Any, size: Any, target: Any) -> Any:
+def copy_exactly(typingctx: Any, source: Any, size: Any, target: Any) -> Any:
     """`size` bytes, not one more, by the C library."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -111,7 +111,7 @@ def _copy_exactly(typingctx: Any, source: Any, size: Any, target: Any) -> Any:
 def copy_bytes(source, size, source_end, target):
     """Copy `size` bytes; the result is the address after them. REQUIRES: the source has them before `source_end`."""
     if size > _LONG_COPY or source + ((size + (VECTOR_BYTES - 1)) & -VECTOR_BYTES) > source_end:
-        _copy_exactly(source, size, target)
+        copy_exactly(source, size, target)
     else:
         done = 0
         while done < size:

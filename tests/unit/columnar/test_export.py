@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from duralog.columnar.export import CSV_SCHEMA, EXTENSIONS, Export
+from duralog.columnar.export import EXTENSIONS, Export
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.errors import DuralogError
 
@@ -64,7 +64,7 @@ def test_no_records_make_an_empty_table(tmp_path: Path, extension: str) -> None:
     path = tmp_path / f"out{extension}"
     write(path)
     if extension == ".csv":
-        assert path.read_text().splitlines() == [",".join(f'"{name}"' for name in CSV_SCHEMA.names)]
+        assert path.read_text().splitlines() == [",".join(f'"{name}"' for name in RECORD_SCHEMA.names)]
     else:
         table = read(path)
         assert (table.num_rows, table.column_names) == (0, RECORD_SCHEMA.names)

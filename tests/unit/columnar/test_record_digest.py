@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -19,6 +20,11 @@ RECORDS = [
     Record(key=None, value=b"", timestamp_ms=-1, offset=6),
     Record(key=b"", value=None, timestamp_ms=3_000, offset=9),
     Record(key=Random(1).randbytes(200), value=Random(2).randbytes(5000), timestamp_ms=2_000, offset=10),
+]
+WITH_HEADERS = [
+    Record(key=b"a", value=b"1", timestamp_ms=1_000, offset=5, headers=[("h", b"x"), ("trace", None)]),
+    Record(key=b"b", value=b"2", timestamp_ms=1_000, offset=6),
+    Record(key=None, value=None, timestamp_ms=1_000, offset=7, headers=[("h", b"")]),
 ]
 
 
@@ -36,8 +42,17 @@ def by_definition(records: list[Record]) -> int:
         presence = (record.key is not None) + 2 * (record.value is not None)
         fields = hashlib.md5(record.key or b"").digest() + hashlib.md5(record.value or b"").digest()
         head = struct.pack("<qqB", record.offset, record.timestamp_ms, presence)
+        if record.headers:
+            fields += hashlib.md5(b"".join(map(header_bytes, record.headers))).digest()
         total += int.from_bytes(hashlib.md5(head + fields).digest(), "little")
     return total % 2**128
+
+
+def header_bytes(header: tuple[str, bytes | None]) -> bytes:
+    """Lengths as zigzag varints of one byte."""
+    name, value = header
+    length = b"\x01" if value is None else bytes([2 * len(value)])
+    return bytes([2 * len(name)]) + name.encode() + length + (value or b"")
 
 
 def encoded(records: list[Record]) -> bytes:
@@ -48,6 +63,14 @@ def test_it_is_what_its_definition_says() -> None:
     digest = digest_of(encoded(RECORDS))
     assert (digest.records, digest.total) == (4, by_definition(RECORDS))
     assert str(digest) == f"{by_definition(RECORDS):032x}"
+
+
+def test_headers_count() -> None:
+    assert digest_of(encoded(WITH_HEADERS)).total == by_definition(WITH_HEADERS)
+    packed = record_batch.encode(WITH_HEADERS, base_offset=5, codec=Codec.ZSTD)
+    assert digest_of(packed) == digest_of(encoded(WITH_HEADERS))
+    other = [WITH_HEADERS[0], WITH_HEADERS[1], replace(WITH_HEADERS[2], headers=[("h", None)])]
+    assert digest_of(encoded(other)) != digest_of(encoded(WITH_HEADERS))
 
 
 def test_batches_and_formats_make_no_difference() -> None:

@@ -51,7 +51,7 @@ def embedded_version(data: bytes) -> int:
 
 
 def decode_embedded(message: Message, data: bytes) -> dict[str, Any]:
-    """The fields that are known. Raises CorruptRecord for bytes that are no such message."""
+    """The fields that are known. Raises CorruptRecord for bytes that are not such a message."""
     version = min(embedded_version(data), message.last_version)
     return decode_message(message, version, data, _INT16.size, may_trail=True)
 

@@ -35,6 +35,8 @@ def _load() -> tuple[Functions | None, str]:
     found: tuple[str, ...] = ()
     try:
         compiled = importlib.import_module("duralog.kernels.compilation._machine_code")
+    except ModuleNotFoundError:
+        why = "this install has no machine code"
     except ImportError as error:
         why = f"the package has no machine code for this machine ({error})"
     else:

@@ -25,8 +25,9 @@ _CONSTANTS = ("format/layout.py", "format/lz4_frame.py", "format/murmur2.py")
 @cache
 def digest_of_sources() -> str:
     digest = hashlib.sha256(repr((OPTIONS, list(Fault))).encode())
-    sources = sorted((_PACKAGE / "kernels").glob("*.py"))
-    sources += [_PACKAGE / "kernels" / "compilation" / name for name in _COMPILERS]
+    kernels = _PACKAGE / "kernels"
+    compilers = [kernels / "compilation" / name for name in _COMPILERS]
+    sources = [path for path in sorted(kernels.rglob("*.py")) if path.parent.name != "compilation"] + compilers
     sources += [_PACKAGE / name for name in _CONSTANTS]
     for source in sources:
         digest.update(source.read_bytes())

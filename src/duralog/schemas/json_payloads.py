@@ -1,0 +1,404 @@
+"""JSON payloads as columns of a known type.
+
+Each payload is parsed once; columns are then built field by field from all rows, with a check of what each value is.
+A value that does not fit makes its row bad and names the field. pyarrow's own reader is not used: payloads like `null`
+crash the process, and it takes two values in one payload for two rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duralog.errors import SchemaError
+from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.column_types import pruned_type
+from duralog.schemas.json_types import AS_BASE64, AS_LOOSE_TEXT, AS_TEXT, ENCODING, infer_type, json_schema_type
+from duralog.schemas.payloads import Bytes, Decoded, Int64s, Payloads, binary_column, count_left_out, no_reasons
+from duralog.schemas.registered_schema import RegisteredSchema
+
+_ROWS = 2_048
+"""Rows that are parsed before their columns are built: what they take as Python objects stays small."""
+_MOST_NAME = 200
+"""Characters of a field's name in a report."""
+_MAX_DIGITS = 80
+"""More than any decimal column has."""
+_ALL_DIGITS = Context(prec=_MAX_DIGITS)
+
+
+class JsonFormat:
+    """The decoder of a JSON Schema, or of an inferred type. JSON needs no writer's schema."""
+
+    def __init__(
+        self,
+        reader: RegisteredSchema | None,
+        catalogue: SchemaCatalogue,
+        columns: Sequence[str] | None,
+        inferred: pa.Field | None,
+    ) -> None:
+        if reader is not None:
+            imports = {name: each.text for name, each in catalogue.resolve(reader).items()}
+            field = json_schema_type(reader.text, imports)
+        elif inferred is not None:
+            field = inferred
+        else:
+            raise SchemaError("format json needs a JSON Schema, or a type that was inferred from a sample")
+        if columns is not None:
+            whole, field = field, field.with_type(pruned_type(field.type, columns))
+            self._payloads = JsonPayloads(field, whole=whole)
+        else:
+            self._payloads = JsonPayloads(field)
+        self.arrow_type = field.type
+
+    def payloads(self, _writer: RegisteredSchema | None, _path: tuple[int, ...] | None) -> Payloads:
+        """The same for all writers."""
+        return self._payloads
+
+
+class JsonPayloads:
+    """Payloads of one type; `unwrap` takes what is meant out of each parsed payload.
+
+    `whole` is the type with the fields, too, that nobody asked for: only others are `left_out`.
+    """
+
+    def __init__(
+        self, field: pa.Field, unwrap: Callable[[object], object] | None = None, *, whole: pa.Field | None = None
+    ) -> None:
+        self._field = field
+        self._unwrap = unwrap
+        self._known: dict[str, frozenset[str]] = {}
+        _note_fields((whole or field).type, "", self._known)
+        self._parse_float = _Exact if _has_decimal(field.type) else float
+        self.arrow_type = field.type
+
+    def decode(self, data: Bytes, starts: Int64s, ends: Int64s) -> Decoded:
+        """The payloads at these positions."""
+        count = len(starts)
+        if count <= _ROWS:
+            return self._some(data, starts, ends)
+        parts = [self._some(data, starts[at : at + _ROWS], ends[at : at + _ROWS]) for at in range(0, count, _ROWS)]
+        return Decoded(
+            pa.concat_arrays([part.values for part in parts]),
+            pa.concat_arrays([part.reasons for part in parts]),
+            count_left_out(part.left_out for part in parts),
+        )
+
+    def _some(self, data: Bytes, starts: Int64s, ends: Int64s) -> Decoded:
+        values, reasons = parse_all(binary_column(data, starts, ends), self._parse_float)
+        if self._unwrap is not None:
+            values = [None if value is None else self._unwrap(value) for value in values]
+        columns = _Columns(reasons, self._known)
+        found = columns.build(values, None, self._field, "")
+        if not reasons:
+            return Decoded(found, no_reasons(len(values)), columns.left_out)
+        texts = [reasons.get(row) for row in range(len(values))]
+        keep = np.arange(len(values))
+        mask = np.fromiter((text is not None for text in texts), bool, len(texts))
+        return Decoded(found.take(pa.array(keep, mask=mask)), pa.array(texts, pa.string()), columns.left_out)
+
+
+def infer_json_type(payloads: pa.Array) -> pa.Field:
+    """The column that fits a sample of payloads without an id; raises `SchemaError` if none of them is JSON."""
+    return infer_type(parsed_sample(payloads))
+
+
+def parsed_sample(payloads: pa.Array) -> list[object]:
+    """The values of a sample's payloads that are JSON, at least one."""
+    values, reasons = parse_all(payloads.drop_null())
+    if len(reasons) == len(values):
+        why = next(iter(reasons.values()), "there is none")
+        raise SchemaError(f"no payload of the sample is JSON: {why}")
+    return [value for row, value in enumerate(values) if row not in reasons]
+
+
+class _Exact(float):
+    """A number with its text: what a decimal is made of."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> _Exact:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def _has_decimal(type_: pa.DataType) -> bool:
+    if pa.types.is_nested(type_):
+        return any(_has_decimal(type_.field(place).type) for place in range(type_.num_fields))
+    return bool(pa.types.is_decimal(type_))
+
+
+def parse_all(column: pa.Array, parse_float: Callable[[str], float] = float) -> tuple[list[Any], dict[int, str]]:
+    """The parsed payloads of a binary column without nulls, None where they are not JSON, and why they are not."""
+    reasons: dict[int, str] = {}
+    try:
+        texts = column.cast(pa.large_string()).to_pylist()
+    except pa.ArrowInvalid:
+        texts = []
+        for row, each in enumerate(column):
+            try:
+                texts.append(each.as_py().decode())
+            except UnicodeDecodeError as error:
+                texts.append("null")
+                reasons[row] = f"damaged JSON at byte {error.start}: not UTF-8"
+    decoder = json.JSONDecoder(parse_float=parse_float, parse_constant=_refuse_constant)
+    scan = decoder.scan_once  # type: ignore[attr-defined]
+    values = []
+    for row, text in enumerate(texts):
+        try:
+            value, end = scan(text, 0)
+            if end == len(text):
+                values.append(value)
+                continue
+        except (StopIteration, ValueError, RecursionError):
+            pass
+        # With blanks around it, or damaged: what says where costs a third more.
+        try:
+            values.append(decoder.decode(text))
+        except (ValueError, RecursionError) as error:
+            values.append(None)
+            reasons[row] = _why(error, text)
+    return values, reasons
+
+
+def _why(error: Exception, text: str) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"damaged JSON at byte {len(text[: error.pos].encode(errors='replace'))}: {error.msg}"
+    if isinstance(error, RecursionError):
+        return "damaged JSON: nested too deeply"
+    return f"damaged JSON: {str(error)[:100]}"
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+class _Columns:
+    """Builds columns from parsed values, with reasons for rows whose values do not fit."""
+
+    def __init__(self, reasons: dict[int, str], known: Mapping[str, frozenset[str]]) -> None:
+        self._reasons = reasons
+        self._known = known
+        self.left_out: dict[str, int] = {}
+
+    def build(self, values: list[Any], rows: Int64s | None, field: pa.Field, path: str) -> pa.Array:
+        """A column; `rows` are the payloads that nested values belong to."""
+        type_ = field.type
+        encoding = (field.metadata or {}).get(ENCODING)
+        if encoding == AS_TEXT:
+            return pa.array([None if value is None else _json(value) for value in values], pa.string())
+        if encoding == AS_LOOSE_TEXT:
+            return pa.array([None if value is None else _loose(value) for value in values], pa.string())
+        if encoding == AS_BASE64:
+            if pa.types.is_decimal(type_):
+                return self._converted(values, rows, type_, path, lambda value: _decimal(value, type_.scale))
+            return self._converted(values, rows, type_, path, _from_base64)
+        if pa.types.is_struct(type_):
+            values = self._only(values, rows, dict, path, "an object")
+            return self._struct(values, rows, type_, path)
+        if pa.types.is_list(type_):
+            values = self._only(values, rows, list, path, "an array")
+            items = self.build(_flat(values), _repeated(values, rows), type_.value_field, f"{path}[]")
+            return pa.ListArray.from_arrays(_offsets(values), items, type=type_)
+        if pa.types.is_map(type_):
+            values = self._only(values, rows, dict, path, "an object")
+            keys = pa.array(list(chain.from_iterable(each for each in values if each is not None)), pa.string())
+            pairs = [None if each is None else list(each.values()) for each in values]
+            items = self.build(_flat(pairs), _repeated(pairs, rows), type_.item_field, f"{path}{{}}")
+            return pa.MapArray.from_arrays(_offsets(pairs), keys, items, type=type_)
+        return self._scalars(values, rows, type_, path)
+
+    def _struct(self, values: list[Any], rows: Int64s | None, type_: pa.DataType, path: str) -> pa.Array:
+        missing = None
+        if None in values:
+            missing = pa.array([value is None for value in values])
+            values = [{} if value is None else value for value in values]
+        others = set().union(*values).difference(self._known[path])
+        if others:
+            found = Counter(chain.from_iterable(value.keys() & others for value in values))
+            named = ({_field_path(path, str(name))[:_MOST_NAME]: count} for name, count in sorted(found.items()))
+            self.left_out = count_left_out([self.left_out, *named])
+        children = [
+            self.build([value.get(each.name) for value in values], rows, each, _field_path(path, each.name))
+            for each in type_
+        ]
+        if not children:
+            return pa.array([{}] * len(values), type_) if missing is None else pa.nulls(len(values), type_)
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=missing)
+
+    def _scalars(self, values: list[Any], rows: Int64s | None, type_: pa.DataType, path: str) -> pa.Array:
+        kinds = set(map(type, values))
+        kinds.discard(type(None))
+        allowed: set[type]
+        convert: Callable[[Any], object]
+        if pa.types.is_floating(type_):
+            allowed, convert = ({float, _Exact} if pa.types.is_float64(type_) else set()), _number
+        elif pa.types.is_boolean(type_):
+            allowed, convert = {bool}, _boolean
+        elif pa.types.is_string(type_):
+            allowed, convert = {str}, _text
+        elif pa.types.is_null(type_):
+            allowed, convert = set(), _nothing
+        else:
+            allowed, convert = {int}, _whole
+        if kinds <= allowed:
+            try:
+                found = pa.array(values, type_)
+                if not pa.types.is_floating(type_) or math.isfinite(
+                    sum(value for value in values if value is not None)
+                ):
+                    return found
+            except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+                pass
+        return self._converted(values, rows, type_, path, convert)
+
+    def _converted(
+        self, values: list[Any], rows: Int64s | None, type_: pa.DataType, path: str, convert: Callable[[Any], object]
+    ) -> pa.Array:
+        """One by one: what does not fit makes its row bad."""
+        found: list[object] = []
+        for place, value in enumerate(values):
+            try:
+                scalar = None if value is None else convert(value)
+                # What is out of the type's range is known only here.
+                pa.scalar(scalar, type_)
+                found.append(scalar)
+            except (ValueError, OverflowError, pa.ArrowException):
+                found.append(None)
+                self._refuse(place, rows, path, str(type_), value)
+        return pa.array(found, type_)
+
+    def _only(self, values: list[Any], rows: Int64s | None, kind: type, path: str, name: str) -> list[Any]:
+        kinds = set(map(type, values))
+        if kinds <= {kind, type(None)}:
+            return values
+        kept = list(values)
+        for place, value in enumerate(values):
+            if value is not None and type(value) is not kind:
+                kept[place] = None
+                self._refuse(place, rows, path, name, value)
+        return kept
+
+    def _refuse(self, place: int, rows: Int64s | None, path: str, expected: str, value: object) -> None:
+        row = place if rows is None else int(rows[place])
+        shown = _json(value)
+        shown = shown if len(shown) <= 40 else shown[:37] + "..."
+        self._reasons.setdefault(row, f"{path or 'the payload'} is not {expected}: {shown}")
+
+
+def _note_fields(type_: pa.DataType, path: str, found: dict[str, frozenset[str]]) -> None:
+    """The names of the fields of each struct, by where it is."""
+    if pa.types.is_struct(type_):
+        found[path] = found.get(path, frozenset()) | {each.name for each in type_}
+        for each in type_:
+            _note_fields(each.type, _field_path(path, each.name), found)
+    elif pa.types.is_list(type_):
+        _note_fields(type_.value_type, f"{path}[]", found)
+    elif pa.types.is_map(type_):
+        _note_fields(type_.item_type, f"{path}{{}}", found)
+
+
+def _field_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _flat(values: list[Any]) -> list[Any]:
+    return list(chain.from_iterable(each for each in values if each is not None))
+
+
+def _lengths(values: list[Any]) -> Int64s:
+    return np.fromiter((0 if each is None else len(each) for each in values), np.int64, len(values))
+
+
+def _repeated(values: list[Any], rows: Int64s | None) -> Int64s:
+    return np.repeat(np.arange(len(values)) if rows is None else rows, _lengths(values))
+
+
+def _offsets(values: list[Any]) -> pa.Array:
+    """The offsets of lists; a null list is a null offset."""
+    offsets = np.concatenate([[0], np.cumsum(_lengths(values))]).astype(np.int32)
+    missing = np.array([*(each is None for each in values), False], bool)
+    return pa.array(offsets, pa.int32(), mask=missing)
+
+
+def _json(value: object) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        text = "..."
+    return text
+
+
+def _loose(value: object) -> str:
+    if isinstance(value, str) and not any("\ud800" <= each <= "\udfff" for each in value):
+        return value
+    return _json(value)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    return value
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    value.encode()
+    return value
+
+
+def _nothing(_value: object) -> object:
+    raise ValueError
+
+
+def _from_base64(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise ValueError
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise ValueError from None
+
+
+def _decimal(value: object, scale: int) -> Decimal:
+    """Of Connect's two formats: the unscaled number's bytes in base64, or a number."""
+    if isinstance(value, _Exact):
+        found = Decimal(value.text)
+        if abs(found.adjusted()) > _MAX_DIGITS:
+            raise ValueError
+        return found
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
+    data = _from_base64(value)
+    if len(data) > 32:
+        raise ValueError
+    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _ALL_DIGITS)

@@ -1,0 +1,146 @@
+"""Avro and Protobuf schemas compared, one rule at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from duralog.errors import SchemaError
+from duralog.schemas.compatibility import parse, problems, work
+from duralog.schemas.registered_schema import RegisteredSchema, SchemaType
+
+
+def avro(schema: Any) -> Any:
+    return parse(RegisteredSchema(type=SchemaType.AVRO, text=json.dumps(schema)), {})
+
+
+def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields), **more}
+
+
+def field(name: str, type_: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": type_, **more}
+
+
+def enum(*symbols: str, **more: Any) -> dict[str, Any]:
+    return {"type": "enum", "name": "E", "symbols": list(symbols), **more}
+
+
+A = field("a", "int")
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "is_readable"),
+    [
+        ("long", "int", True),
+        ("double", "long", True),
+        ("int", "long", False),
+        ("bytes", "string", True),
+        ("string", "bytes", True),
+        ("string", "int", False),
+        (["null", "int"], "int", True),
+        ("int", ["null", "int"], False),
+        (["null", "long"], ["null", "int"], True),
+        (["null", "int"], ["null", "string"], False),
+        (record(A), record(A, field("b", "string")), True),
+        (record(A, field("b", "string")), record(A), False),
+        (record(A, field("b", "string", default="")), record(A), True),
+        (record(field("renamed", "int", aliases=["a"])), record(A), True),
+        (record(A, name="S"), record(A), False),
+        (record(A, name="S", aliases=["R"]), record(A), True),
+        (record(A, name="other.R"), record(A, name="one.R"), True),
+        (enum("A", "B"), enum("A"), True),
+        (enum("A"), enum("A", "B"), False),
+        (enum("A", default="A"), enum("A", "B"), True),
+        ({"type": "fixed", "name": "F", "size": 4}, {"type": "fixed", "name": "F", "size": 4}, True),
+        ({"type": "fixed", "name": "F", "size": 4}, {"type": "fixed", "name": "F", "size": 8}, False),
+        ({"type": "array", "items": "long"}, {"type": "array", "items": "int"}, True),
+        ({"type": "map", "values": "int"}, {"type": "map", "values": "long"}, False),
+        (
+            record(field("next", ["null", "R"]), field("v", "long")),
+            record(field("next", ["null", "R"]), field("v", "int")),
+            True,
+        ),
+        (
+            record(field("next", ["null", "R"]), field("v", "int")),
+            record(field("next", ["null", "R"]), field("v", "long")),
+            False,
+        ),
+    ],
+)
+def test_avro(reader: Any, writer: Any, is_readable: bool) -> None:
+    found = problems(avro(reader), avro(writer))
+    assert (found == []) is is_readable, found
+
+
+def proto(body: str, head: str = 'syntax = "proto3"; package p;') -> Any:
+    return parse(RegisteredSchema(type=SchemaType.PROTOBUF, text=f"{head}\n{body}"), {})
+
+
+BASE = "message M { int32 a = 1; string b = 2; oneof o { string x = 3; string y = 4; } }"
+
+
+def test_protobuf() -> None:
+    pytest.importorskip("grpc_tools")
+    writer = proto(BASE)
+    for body, is_readable in {
+        BASE: True,
+        BASE.replace("int32 a", "int64 a"): True,
+        BASE.replace("int32 a", "int32 renamed"): True,
+        BASE.replace("int32 a = 1; ", ""): True,
+        BASE.replace("int32 a = 1;", "int32 a = 1; int32 c = 9;"): True,
+        BASE + " message N { }": True,
+        BASE.replace("string b", "bytes b"): True,
+        BASE.replace("string b", "repeated string b"): True,
+        BASE.replace("int32 a", "repeated int32 a"): False,
+        BASE.replace("int32 a", "sint32 a"): False,
+        BASE.replace("int32 a", "string a"): False,
+        BASE.replace(" string y = 4;", ""): False,
+        BASE.replace("message M", "message Other"): False,
+        "message M { oneof o { string x = 3; string y = 4; int32 a = 1; string b = 2; } }": False,
+    }.items():
+        found = problems(proto(body), writer)
+        assert (found == []) is is_readable, (body, found)
+    assert problems(proto(BASE, 'syntax = "proto3"; package q;'), writer)
+    with pytest.raises(SchemaError):
+        proto("message {")
+
+
+def test_types_do_not_mix() -> None:
+    of_json = parse(RegisteredSchema(type=SchemaType.JSON, text="{}"), {})
+    assert problems(of_json, avro("int")) == ["the type of the schema changed from AVRO to JSON"]
+
+
+def test_problems_of_a_shared_type_do_not_multiply() -> None:
+    """Each record uses the next one twice: 2**60 paths lead to the one field that differs."""
+
+    def nested(leaf: str) -> Any:
+        made = record(field("x", leaf), name="R60")
+        for number in reversed(range(60)):
+            made = record(field("a", made), field("b", f"R{number + 1}"), name=f"R{number}")
+        return avro(made)
+
+    assert 0 < len(problems(nested("int"), nested("string"))) <= 50
+
+
+def test_a_comparison_of_many_branches_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def union(prefix: str) -> Any:
+        return avro([{"type": "fixed", "name": f"{prefix}{number}", "size": 4} for number in range(400)])
+
+    assert len(problems(union("a"), union("b"))) == 50
+    monkeypatch.setattr(work, "MAX_STEPS", 10_000)
+    with pytest.raises(SchemaError, match="10,000 steps to compare"):
+        problems(union("a"), union("b"))
+
+
+def test_large_schemas_are_not_kept() -> None:
+    from duralog.schemas import compatibility
+
+    compatibility._kept.cache_clear()
+    for number in range(3):
+        avro(record(A, name=f"R{number}", doc="x" * 100_000))
+    assert compatibility._kept.cache_info().currsize == 0
+    avro(record(A))
+    assert compatibility._kept.cache_info().currsize == 1
