@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from duralog.errors import (
     CompactionStopped,
     CoordinatorFenced,
+    CorruptPayload,
     CorruptRecord,
     DuralogError,
     InvalidConfig,
@@ -26,6 +27,7 @@ from duralog.errors import (
     OutOfOrderSequence,
     ProducerFenced,
     RecordTooLarge,
+    SchemaError,
     StorageError,
     StoreLocked,
     TopicExists,
@@ -36,7 +38,7 @@ from duralog.format.record import Record, TimestampType
 
 if TYPE_CHECKING:
     from duralog.config import BrokerConfig
-    from duralog.scanning.scan import scan
+    from duralog.scanning.tables.scan import Scan, scan
     from duralog.statistics.on_threads import stats_on_threads as stats
     from duralog.statistics.report import StatsReport
     from duralog.storage.checks.verification import Verification
@@ -59,6 +61,7 @@ __all__ = [
     "CompactionReport",
     "CompactionStopped",
     "CoordinatorFenced",
+    "CorruptPayload",
     "CorruptRecord",
     "DuralogError",
     "InvalidConfig",
@@ -77,6 +80,8 @@ __all__ = [
     "Removable",
     "RetentionPolicy",
     "RetentionReport",
+    "Scan",
+    "SchemaError",
     "StatsReport",
     "StorageError",
     "Store",
@@ -106,10 +111,11 @@ _LOADED_LATER = {
     "RetentionPolicy": "duralog.storage.log.retention",
     "RetentionReport": "duralog.storage.log.retention",
     "StatsReport": "duralog.statistics.report",
+    "Scan": "duralog.scanning.tables.scan",
     "Store": "duralog.storage.store",
     "TimestampedOffset": "duralog.storage.segment.lookup",
     "Verification": "duralog.storage.checks.verification",
-    "scan": "duralog.scanning.scan",
+    "scan": "duralog.scanning.tables.scan",
     "stats": "duralog.statistics.on_threads:stats_on_threads",
 }
 """By public name: the module, and after a colon the name in it if that differs."""
@@ -134,15 +140,17 @@ def _raise(error: MissingExtra, *_: object, **__: object) -> None:
 
 
 def open(
-    directory: str | bytes | os.PathLike[str],
+    directory: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     config: Mapping[str, object] | BrokerConfig | None = None,
     read_only: bool = False,
     *,
     retention_policies: Sequence[RetentionPolicy] | None = None,
     show_progress: Callable[[Progress], None] | None = None,
 ) -> Store:
-    """Open a log directory, Kafka's or duralog's. For writing, it is made if it is not there.
+    """Open a log directory, Kafka's or duralog's, or several of one node. For writing, they are made if necessary.
 
+    Several are given as a list, or by one of them and `log.dirs` in `config`. The first, or `metadata.log.dir`, has the
+    metadata log.
     `config` has Kafka's broker configs by name; topics that set nothing themselves follow it. For the contents of a
     `server.properties`, give `BrokerConfig.from_properties(contents)`. Topics of which there are only folders, and no
     metadata, keep their records for ever unless it says how long. A retention that it sets, as `log.retention.hours`,
@@ -155,8 +163,12 @@ def open(
     from duralog.storage.log.retention import BUILT_IN_POLICIES
     from duralog.storage.store import Store
 
+    if isinstance(directory, str | bytes | os.PathLike):
+        paths: str | list[str] = os.fsdecode(directory)
+    else:
+        paths = [os.fsdecode(each) for each in directory]
     return Store(
-        os.fsdecode(directory),
+        paths,
         config=config if isinstance(config, BrokerConfig) else BrokerConfig.of(config or {}),
         read_only=read_only,
         retention_policies=BUILT_IN_POLICIES if retention_policies is None else retention_policies,

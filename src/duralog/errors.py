@@ -70,6 +70,14 @@ def arrow_needed() -> Iterator[None]:
         raise MissingExtra("for Arrow tables", "pyarrow", extra="arrow") from error
 
 
+class SchemaError(DuralogError):
+    """A schema that cannot be found, parsed, resolved or used, or a registry that does not give it."""
+
+
+class CorruptPayload(DuralogError):
+    """A key or value that does not decode by its schema. The record itself is sound."""
+
+
 class UnknownTopic(DuralogError):
     """There is no such topic or partition."""
 

@@ -15,7 +15,7 @@ from duralog.storage.log.partition_log import PartitionLog
 from tests.support.faults.aftermath import summary
 from tests.support.faults.crashing_files import START_MS, CrashingFiles
 from tests.support.faults.ledger import Outcome
-from tests.support.faults.partition import DIRECTORY, Partition
+from tests.support.faults.partition import DIRECTORY, SMALL_SEGMENTS, Partition
 from tests.support.faults.workload import Workload
 
 STEPS = 40
@@ -187,6 +187,38 @@ def test_a_failed_sync_is_not_asked_again() -> None:
     log.close()
     for seed in range(20):
         assert numbers(Partition(files.after_power_loss(seed)).open()) in ([1], [1, 2])
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("opened_file", [".index", ".timeindex"])
+def test_a_flush_without_descriptors_is_done_later(code: int, opened_file: str) -> None:
+    """Nothing was asked of the disk that it could have forgotten."""
+    files, _, log = opened()
+    files.forgets_failed_syncs = True
+    log.append([record(1)])
+    log.roll()
+    log.append([record(2)])
+    recovery_point = log.recovery_point
+    files.refuse(code, operation="open", path=opened_file)
+    with pytest.raises(StorageError, match=f"{opened_file}: cannot open"):
+        log.flush()
+    assert (log.in_doubt, log.recovery_point) == (False, recovery_point)
+    log.append([record(3)])
+    log.flush()
+    assert log.recovery_point == 3
+    for seed in range(20):
+        assert numbers(Partition(files.after_power_loss(seed)).open()) == [1, 2, 3]
+
+
+def test_an_append_that_cannot_be_flushed_for_lack_of_descriptors_is_the_last() -> None:
+    """With flush.messages=1, a retry of an idempotent producer is not appended again, and must not be acknowledged."""
+    log = Partition(files := CrashingFiles(), config=SMALL_SEGMENTS.with_overrides({"flush.messages": 2})).open()
+    log.append([record(1)])
+    log.roll()
+    files.refuse(errno.EMFILE, operation="open", path="00000000000000000000.index")
+    with pytest.raises(StorageError, match="Too many open files"):
+        log.append([record(2)])
+    assert log.in_doubt
 
 
 def test_a_sync_that_fails_in_the_background_is_told_at_the_next_append() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -22,7 +23,8 @@ LIVES = 2
 STEPS = 40
 CRASHES_AMONG_CHANGES = 0.05
 """There are many changes, and opening a whole directory takes its time."""
-PATH = "/data"
+PATHS = ("/data", "/disk2")
+"""Every second life has two directories, and moves partitions between them."""
 CONFIG = BrokerConfig.of(
     {
         "log.index.size.max.bytes": 1024,
@@ -82,6 +84,7 @@ class Life:
 
     def __init__(self, files: CrashingFiles, seed: int) -> None:
         self.files = files
+        self.paths = paths_of(seed)
         self.random = Random(seed)
         self.book = Book()
         self.now_ms = START_MS
@@ -89,10 +92,11 @@ class Life:
 
     def open(self) -> None:
         self.scheduler = Scheduler(lambda: self.now_ms, threads=0)
-        self.store = open_store(self.files, self.scheduler, lambda: self.now_ms)
+        self.store = open_store(self.files, self.paths, self.scheduler, lambda: self.now_ms)
 
     def run(self, steps: int) -> None:
         actions = [self.create, self.append, self.append, self.append, self.trim, self.alter, self.grow, self.delete]
+        actions += [self.move, self.move] if len(self.paths) > 1 else []
         for _ in range(steps):
             self.random.choice([*actions, self.pass_time, self.pass_time, self.reopen])()
             self.book.under_way = None
@@ -125,6 +129,14 @@ class Life:
             topic.flushed[number] = list(written)
         if self.random.random() < 0.3:
             log.roll()
+
+    def move(self) -> None:
+        chosen = self.any_topic()
+        if chosen is not None:
+            name, topic = chosen
+            number = self.random.randrange(topic.partitions)
+            self.store.move_partition(name, number, self.random.choice(self.paths))
+            topic.flushed[number] = list(topic.written.get(number, []))
 
     def trim(self) -> None:
         chosen = self.any_topic()
@@ -177,13 +189,17 @@ class Life:
         self.book.check(self.store)
 
 
-def open_store(files: CrashingFiles, scheduler: Scheduler, clock: Clock) -> Store:
-    return Store(PATH, config=CONFIG, file_system=files, clock=clock, scheduler=scheduler)
+def paths_of(seed: int) -> Sequence[str]:
+    return PATHS[: 1 + seed % 2]
 
 
-def check_aftermath(found: CrashingFiles, book: Book, now_ms: int, random: Random) -> None:
+def open_store(files: CrashingFiles, paths: Sequence[str], scheduler: Scheduler, clock: Clock) -> Store:
+    return Store(paths, config=CONFIG, file_system=files, clock=clock, scheduler=scheduler)
+
+
+def check_aftermath(found: CrashingFiles, book: Book, now_ms: int, random: Random, paths: Sequence[str]) -> None:
     def start(files: CrashingFiles) -> Store:
-        return open_store(files, Scheduler(lambda: now_ms, threads=0), lambda: now_ms)
+        return open_store(files, paths, Scheduler(lambda: now_ms, threads=0), lambda: now_ms)
 
     if random.random() < 0.3:
         found.lose_power_after(random.randint(0, 40))
@@ -212,14 +228,14 @@ def crash_here_and_there(seed: int) -> int:
 
     def crash() -> None:
         nonlocal crashes
-        if random.random() > CRASHES_AMONG_CHANGES:
+        if random.random() > CRASHES_AMONG_CHANGES / len(paths_of(seed)) ** 2:
             return
         crashes += 1
         fate = random.getrandbits(32)
         book = copy.deepcopy(life.book) if life is not None else Book()
         now_ms = life.now_ms if life is not None else START_MS
         try:
-            check_aftermath(files.after_power_loss(fate), book, now_ms, Random(fate))
+            check_aftermath(files.after_power_loss(fate), book, now_ms, Random(fate), paths_of(seed))
         except Exception as error:
             error.add_note(f"life {seed}, change {files.changes}, fate {fate}")
             # Not raised here: the store could take it for an error of the disk.

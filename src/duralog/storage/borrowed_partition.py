@@ -33,7 +33,9 @@ from duralog.storage.compaction.compact import compact_log
 from duralog.storage.disk.background import Clock, Scheduler, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, raise_open_file_limit
 from duralog.storage.disk.lent_lock import BorrowedLock, SlotState, borrowed
+from duralog.storage.disk.log_directories import LogDirectories
 from duralog.storage.disk.log_directory import LogDirectory
+from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.topics import Topic
 from duralog.storage.partition_loading import PartitionLoader
@@ -124,20 +126,19 @@ class BorrowedPartition:
         self.config = replace(loan.broker_config, log_cleaner_enable=False)
         # Its clock stands still: tasks without a delay run when `run_due` is called.
         self._scheduler = Scheduler(lambda: 0, threads=0)
+        directories = LogDirectories([folder.directory])
         loader = PartitionLoader(
-            folder.file_system,
-            folder.directory,
+            LogEnvironment(file_system=folder.file_system, clock=clock, run_later=self._scheduler.after),
+            directories,
             producer_expiration_ms=self.config.producer_id_expiration_ms,
-            clean=folder.was_in_order,
+            is_clean=lambda _: folder.was_in_order,
             read_only=False,
-            clock=clock,
-            run_later=self._scheduler.after,
         )
         self.log: PartitionLog = loader.load(loan.partition, _topic(loan))
         logs = {loan.partition: self.log}
-        self._upkeep = Upkeep(folder.directory, self.config, self._scheduler, logs=lambda: logs, clock=clock)
+        self._upkeep = Upkeep(directories, self.config, self._scheduler, logs=lambda: logs, clock=clock)
         cleaner_owner = CleanerOwner(
-            directory=folder.directory,
+            directory=directories,
             logs=lambda: logs,
             clock=clock,
             scheduler=self._scheduler,

@@ -14,38 +14,45 @@ from duralog.format.filenames import FolderState, PartitionFolder
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.disk.log_directories import LogDirectories
 from duralog.storage.disk.log_directory import LogDirectory
 
 
 class DeletedFolders:
-    def __init__(self, files: FileSystem, directory: LogDirectory, scheduler: Scheduler, delay_ms: int) -> None:
+    def __init__(self, files: FileSystem, directories: LogDirectories, scheduler: Scheduler, delay_ms: int) -> None:
         self._files = files
-        self._directory = directory
+        self._directories = directories
         self._scheduler = scheduler
         self.delay_ms = delay_ms
 
     def delete(self, partitions: Iterable[TopicPartition]) -> None:
         """Rename the folders of these partitions durably, and remove them later. A failure does not stop the others."""
-        renamed: list[PartitionFolder] = []
+        renamed: dict[LogDirectory, list[PartitionFolder]] = {}
         failure: StorageError | None = None
         for partition in partitions:
-            folder = PartitionFolder(*partition, FolderState.DELETED, uuid.uuid4().hex)
-            if self._files.exists(self._directory.folder_of(partition)):
+            directory = self._directories.directory_of(partition)
+            if directory.failure is not None:
+                continue  # It is deleted when the directory is back.
+            # Even if no folder was found: then its directory is synced.
+            of_directory = renamed.setdefault(directory, [])
+            if self._files.exists(directory.folder_of(partition)):
+                folder = PartitionFolder(*partition, FolderState.DELETED, uuid.uuid4().hex)
                 try:
-                    self._files.rename(self._directory.folder_of(partition), self._directory.path_of(folder.name))
+                    self._files.rename(directory.folder_of(partition), directory.path_of(folder.name))
                 except StorageError as error:
                     failure = failure or error
                 else:
-                    renamed.append(folder)
-        self.remove_later(renamed)
-        self._files.sync_folder(self._directory.path)
+                    of_directory.append(folder)
+        for directory, folders in renamed.items():
+            self.remove_later(directory, folders)
+            self._files.sync_folder(directory.path)
         if failure is not None:
             raise failure
 
-    def remove_later(self, folders: Iterable[PartitionFolder]) -> None:
+    def remove_later(self, directory: LogDirectory, folders: Iterable[PartitionFolder]) -> None:
         for folder in folders:
             self._scheduler.after(
                 self.delay_ms,
                 f"removing {folder.name}",
-                partial(self._files.remove_folder, self._directory.path_of(folder.name)),
+                partial(self._files.remove_folder, directory.path_of(folder.name)),
             )

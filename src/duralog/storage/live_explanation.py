@@ -39,5 +39,5 @@ def explain_live(
             with suppress(DuralogError):
                 return explained(store)
             # Its segments may have been deleted, or replaced, since their names were read.
-            store = opened.enter_context(Store(store.path, config=store.config, read_only=True))
+            store = opened.enter_context(Store(store.paths, config=store.config, read_only=True))
         return explained(store)

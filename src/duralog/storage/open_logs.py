@@ -1,4 +1,4 @@
-"""Which logs of a directory are open, and whether that may still change.
+"""Which logs of a store are open, and whether that may still change.
 
 What must always be true:
 - `by_partition` is an immutable mapping: when logs are opened or closed it is replaced, so that a holder needs no lock
@@ -10,7 +10,6 @@ What must always be true:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 
@@ -18,20 +17,21 @@ from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk import forks
 from duralog.storage.disk.parallel import for_each_partition
+from duralog.storage.disk.stoppable_lock import StoppableLock
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.metadata.topics import Topic
-from duralog.storage.opening import OpenedDirectory
+from duralog.storage.opened_store import OpenedStore
 
 
 class OpenLogs:
-    """The open logs of one directory."""
+    """The open logs of one store."""
 
-    def __init__(self, opened: OpenedDirectory) -> None:
+    def __init__(self, opened: OpenedStore) -> None:
         self._opened = opened
-        self._path = opened.directory.path
-        self.read_only = opened.lock is None
-        self.changing: AbstractContextManager[object] = threading.RLock()
+        self._path = opened.directories.path
+        self.read_only = opened.read_only
+        self.changing: AbstractContextManager[object] = StoppableLock()
         self.is_closed = False
         self.by_partition: Mapping[TopicPartition, PartitionLog] = opened.logs
         self.loss: str | None = None
@@ -42,6 +42,13 @@ class OpenLogs:
         self._inherited: Mapping[TopicPartition, PartitionLog] | None = None
         """In a forked child: the logs that were open in its parent."""
         forks.belongs_here(self)
+        self._serve(opened)
+
+    def _serve(self, opened: OpenedStore) -> None:
+        """Let logs find each other."""
+        opened.loader.find_log = self.find
+        for log in opened.logs.values():
+            log.find_log = self.find
 
     def on_fork(self) -> None:
         self.changing = forks.RefusingLock(self._path, self._process)
@@ -96,7 +103,7 @@ class OpenLogs:
         return self.by_partition.get(partition) if known is None else known
 
     @staticmethod
-    def _topic(opened: OpenedDirectory, partition: TopicPartition) -> Topic:
+    def _topic(opened: OpenedStore, partition: TopicPartition) -> Topic:
         topic = opened.topics.get(partition.topic)
         if partition.partition not in topic.partitions:
             raise UnknownTopic(f"there is no partition {partition.partition} of {topic.name} in this directory")
@@ -143,7 +150,7 @@ class OpenLogs:
             self.on_load(log)
             return log
 
-    def refresh(self, opened: OpenedDirectory, unchanged: Collection[TopicPartition]) -> None:
+    def refresh(self, opened: OpenedStore, unchanged: Collection[TopicPartition]) -> None:
         """Serve the directory as it was opened again, with those of the loaded logs that have not changed.
 
         The others are not closed: they stay as they are for those who hold them.
@@ -158,6 +165,7 @@ class OpenLogs:
                 for segment in metadata_log.view.segments:
                     segment.let_go()
             self._opened, self.by_partition = opened, opened.logs
+            self._serve(opened)
 
     def add(self, added: Mapping[TopicPartition, PartitionLog]) -> None:
         """REQUIRES: `changing` is held."""
@@ -199,10 +207,20 @@ class OpenLogs:
         for log in self._all_logs():
             log.disown(loss)
 
-    def are_all_known(self) -> bool:
-        """Whether the next start may trust every file."""
-        was_known = self._opened.was_clean or not self._opened.offline
-        return was_known and not any(log.in_doubt for log in self._all_logs())
+    def put_clean_shutdown(self, failures: Collection[TopicPartition]) -> None:
+        """Mark the directories as closed cleanly of which the next start may trust every file.
+
+        REQUIRES: all logs are closed, except for the failures, and the checkpoints are written.
+        """
+        directories = self._opened.directories
+        doubtful = {TopicPartition(log.topic, log.partition) for log in self._all_logs() if log.in_doubt}
+        doubtful.update(failures)
+        doubted = directories.directories_of(doubtful)
+        with_offline = directories.directories_of(self._opened.offline)
+        for directory in directories.owned:
+            is_known = directory.was_clean or directory not in with_offline
+            if directory.failure is None and is_known and directory not in doubted:
+                directory.put_clean_shutdown()
 
     def _all_logs(self) -> list[PartitionLog]:
         metadata_log = self._opened.metadata.log

@@ -1,9 +1,10 @@
-"""How a directory is opened: the steps, in their order, until its topics and logs are known.
+"""How directories are opened: the steps, in their order, until their topics and logs are known.
 
-For writing: lock the directory; remove the clean-shutdown marker; read the metadata log; reconcile folders and
+For writing: lock the directories; remove the clean-shutdown markers; read the metadata log; reconcile folders and
 metadata; load all partitions in parallel, which recovers those that need it. A partition that cannot be loaded is
-offline, and the others are served. For a short write to a few partitions of a clean directory, they are loaded on first
-use instead. For lending: the same, but tasks load the partitions. For reading: nothing is locked or changed.
+offline, and the others are served; so are those of a directory that cannot be used. For a short write to a few
+partitions of clean directories, they are loaded on first use instead. For lending: the same, but tasks load the
+partitions. For reading: nothing is locked or changed.
 
 Folders and metadata may differ. For writing, they are reconciled so:
 
@@ -17,6 +18,8 @@ Folders and metadata may differ. For writing, they are reconciled so:
 |                                        |          | unless a retention is configured, it keeps its records forever  |
 | nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
 | nothing, and no folder of the topic has files of a log | yes | it is not a partition: the folder stays as it is     |
+| the partition, in another directory of the store | yes | the metadata follows: it gets the id of this directory     |
+| the partition, in a directory that is offline    | no  | the partition is offline: it is there                       |
 
 A directory without metadata gets it now if no node owns it yet. If it belongs to a Kafka node that keeps its metadata
 in another directory, it gets none before a topic is created or changed here.
@@ -25,11 +28,11 @@ in another directory, it gets none before a topic is created or changed here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os.path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
-from itertools import groupby
 
 from duralog.config import BrokerConfig
 from duralog.config.plurals import plural
@@ -39,184 +42,174 @@ from duralog.format.properties import MetaProperties
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.deleted_folders import DeletedFolders
 from duralog.storage.disk.background import Clock, Scheduler
-from duralog.storage.disk.file_system import FileSystem, Lock
-from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, LogDirectory
+from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.disk.log_directories import LogDirectories
+from duralog.storage.disk.log_directory import DEFAULT_NODE_ID, Folders, LogDirectory
 from duralog.storage.disk.parallel import ByteCount, ShowProgress, for_each_partition
+from duralog.storage.future_folders import FutureFolders
+from duralog.storage.log.loaded_log import LogEnvironment, OnFailure
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.folder import MetadataFolder
-from duralog.storage.metadata.topics import Holds, Placement, Topics, WritableLog
-from duralog.storage.partition_loading import FolderOfAnotherTopic, PartitionLoader
-from duralog.storage.recovery.recovery import OnBytes
+from duralog.storage.metadata.topics import Holds, Topics, WritableLog
+from duralog.storage.opened_store import OpenedStore, by_topic
+from duralog.storage.ownership import NO_META, read_owner, take_over
+from duralog.storage.partition_loading import PartitionLoader
+from duralog.storage.placement import DirectoryPlacement
 
 _logger = logging.getLogger(__name__)
 
-_NO_META = MetaProperties(version=0, cluster_id=None, node_id=None, directory_id=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedDirectory:
-    """All that a store needs to serve a directory."""
-
-    directory: LogDirectory
-    meta: MetaProperties
-    config: BrokerConfig
-    """Includes what the cluster metadata sets for brokers."""
-    was_clean: bool
-    """All logs had been closed cleanly."""
-    lock: Lock | None
-    """None for a directory that is only read."""
-    metadata: MetadataFolder
-    topics: Topics
-    loader: PartitionLoader
-    deleted: DeletedFolders
-    logs: dict[TopicPartition, PartitionLog]
-    """Empty for a directory that is only read: its logs are loaded on first use."""
-    offline: dict[TopicPartition, Exception]
-    """The partitions that could not be loaded, and why."""
-    unloaded: set[TopicPartition] = field(default_factory=set)
-    """The partitions that are loaded on first use. They were closed cleanly, and stay as they are until then."""
-
-    def load(self, partition: TopicPartition, removed_ids: Callable[[], set[str]], on_bytes: OnBytes) -> PartitionLog:
-        """The log in a folder, to write to it. A folder that is left from a deleted topic is removed first."""
-        topic = self.topics.get(partition.topic)
-        try:
-            return self.loader.load(partition, topic, on_bytes)
-        except FolderOfAnotherTopic as error:
-            if error.topic_id not in removed_ids():
-                raise
-        self.deleted.delete([partition])
-        return self.loader.create(partition, topic)
-
 
 class Opening:
-    """One opening of one directory."""
+    """One opening of the directories of a store."""
 
     def __init__(
-        self, files: FileSystem, path: str, config: BrokerConfig, *, clock: Clock, scheduler: Scheduler
+        self,
+        files: FileSystem,
+        paths: Sequence[str],
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        on_failure: OnFailure | None = None,
     ) -> None:
         self._files = files
-        self._directory = LogDirectory(files, path)
+        self._directories = LogDirectories.at(files, paths, _metadata_path(paths, config))
         self._config = config
         self._clock = clock
         self._scheduler = scheduler
+        self._on_failure = on_failure if self._directories.are_several else None
 
-    def for_reading(self) -> OpenedDirectory:
-        live = self._directory.folders().live
-        loader = self._loader(clean=True, read_only=True)
-        metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
-        meta, metadata = _NO_META, ClusterMetadata()
+    @property
+    def owned_paths(self) -> list[str]:
+        """The directories, with that of the metadata log."""
+        return [directory.path for directory in self._directories.owned]
+
+    def for_reading(self) -> OpenedStore:
+        directories = self._directories
+        directories.find_folders()
+        live = directories.live()
+        loader = self._loader(read_only=True)
+        metadata_folder = MetadataFolder(self._files, directories.metadata, loader.load_metadata_log)
+        meta, metadata = NO_META, ClusterMetadata()
         try:
-            meta = self._directory.read_meta() or _NO_META
+            meta = read_owner(directories) or NO_META
             metadata = metadata_folder.load()
             metadata_folder.warn_of_missing(metadata, has_topics=bool(live))
+        except InvalidConfig:
+            raise  # The directories do not belong together.
         except DuralogError as error:
             # Readers can do without: folders name the topics, and configs matter little to readers.
             _logger.warning("the metadata cannot be read: %s; topics come from folders, with default configs", error)
         present = set(live)
+        placement = self._placement(metadata, meta)
         topics = self._topics(
             metadata,
             metadata_folder,
-            meta,
+            placement,
             open_log=_refuse_to_write,
             holds=lambda name, partition: (name, partition.partition) in present,
         )
-        for name, partitions in _by_topic(live):
+        for name, partitions in by_topic(live):
             known = topics.by_name[name].partitions if name in topics.by_name else ()
             found = [partition for partition in partitions if partition.partition not in known]
-            if self._directory.are_partitions(found):
+            if directories.are_partitions(found):
                 topic_id = _first_id(_own_id(loader, partition) for partition in found)
                 topics.add_found(name, topic_id, (partition.partition for partition in found))
-        if not topics.by_name and meta is _NO_META and not metadata_folder.exists:
-            self._directory.check()
-        return self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=True, lock=None)
+        if not topics.by_name and meta is NO_META and not metadata_folder.exists:
+            directories.check()
+        return self._opened(meta, metadata_folder, topics, loader, placement, read_only=True)
 
-    def for_reading_again(self, opened: OpenedDirectory, *, has_new_checkpoints: bool) -> OpenedDirectory:
+    def for_reading_again(self, opened: OpenedStore, *, has_new_checkpoints: bool) -> OpenedStore:
         """The same topics, with the checkpoints as they are now. These are read again only if they have changed."""
         if not has_new_checkpoints:
             return replace(opened, logs={})
-        loader = self._loader(clean=True, read_only=True)
+        loader = self._loader(read_only=True)
         loader.producer_expiration_ms = opened.config.producer_id_expiration_ms
         return replace(opened, loader=loader, logs={})
 
-    def for_writing(self, show: ShowProgress | None, *, load_on_use: bool = False) -> OpenedDirectory:
-        """With `load_on_use`, no partition of a directory that was closed cleanly is loaded before it is used."""
-        lock = self._directory.lock()
+    def for_writing(self, show: ShowProgress | None, *, load_on_use: bool = False) -> OpenedStore:
+        """With `load_on_use`, no partition of directories that were closed cleanly is loaded before it is used."""
+        self._directories.lock()
         try:
-            opened = self._for_writing(lock)
+            opened = self._for_writing()
             if load_on_use and opened.was_clean:
-                opened.unloaded.update(set(self._directory.folders().live).intersection(_partitions(opened.topics)))
+                opened.unloaded.update(set(self._directories.live()).intersection(_partitions(opened.topics)))
             else:
                 self._load_all(opened, show)
+            self._write_assignments(opened)
         except BaseException:
-            lock.release()
+            self._directories.release()
             raise
         _log_offline(opened)
         return opened
 
-    def for_lending(self) -> OpenedDirectory:
+    def for_lending(self) -> OpenedStore:
         """As for writing, but no partition is loaded, nor made: `duralog.storage.borrowed_partition` does that."""
-        lock = self._directory.lock()
+        self._directories.lock()
         try:
-            opened = self._for_writing(lock)
+            opened = self._for_writing()
             self._finish_deletions(opened)
         except BaseException:
-            lock.release()
+            self._directories.release()
             raise
         _log_offline(opened)
         return opened
 
-    def _for_writing(self, lock: Lock) -> OpenedDirectory:
-        meta = self._directory.read_meta()
-        is_new = meta is None
-        if meta is None:
-            meta = self._directory.write_new_meta(self._config.node_id, self._clock())
-        elif self._config.node_id not in (None, meta.node_id):
-            raise InvalidConfig(
-                f"node.id: {self._config.node_id} is not allowed, {self._directory.path} belongs to node {meta.node_id}"
-            )
-        clean = self._directory.take_clean_shutdown()
-        loader = self._loader(clean=clean, read_only=False)
-        metadata_folder = MetadataFolder(self._files, self._directory, loader.load_metadata_log)
+    def _for_writing(self) -> OpenedStore:
+        directories = self._directories
+        meta, is_new = take_over(directories, self._config.node_id, self._clock)
+        # Before the markers are removed: a partition in two directories must not make the next start recover all.
+        folders = directories.find_folders()
+        for directory in directories.owned:
+            if directory.failure is None:
+                directory.take_clean_shutdown()
+        loader = self._loader(read_only=False)
+        metadata_folder = MetadataFolder(self._files, directories.metadata, loader.load_metadata_log)
         try:
             metadata = metadata_folder.load()
             leader_id = metadata_folder.leader_id()
         except CorruptRecord as error:
             # Stop here: without the configs, retention could delete data that must be kept. And the next start must not
             # take this one for a crash, after which it would truncate the log.
-            if clean:
-                self._directory.put_clean_shutdown()
-            raise _with_advice(error, self._directory.path) from None
+            for directory in directories.owned:
+                if directory.was_clean:
+                    directory.put_clean_shutdown()
+            raise _with_advice(error, directories.metadata.path) from None
         node_id = _node_id(meta)
+        placement = self._placement(metadata, meta)
         topics = self._topics(
-            metadata, metadata_folder, meta, open_log=lambda: metadata_folder.open_for_changes(node_id)
+            metadata, metadata_folder, placement, open_log=lambda: metadata_folder.open_for_changes(node_id)
         )
-        opened = self._opened(meta, metadata, metadata_folder, topics, loader, was_clean=clean, lock=lock)
+        opened = self._opened(meta, metadata_folder, topics, loader, placement, read_only=False)
         may_adopt = (is_new or metadata_folder.exists) and leader_id in (None, node_id)
-        self._bring_together(opened, may_adopt=may_adopt)
+        futures = FutureFolders(self._files, directories, topics, metadata_folder, opened.deleted)
+        opened.futures.extend(futures.settle(folders))
+        self._bring_together(opened, folders, may_adopt=may_adopt)
         return opened
 
-    def _bring_together(self, opened: OpenedDirectory, *, may_adopt: bool) -> None:
+    def _bring_together(self, opened: OpenedStore, folders: Mapping[LogDirectory, Folders], *, may_adopt: bool) -> None:
         """Reconcile folders and metadata, by the table above. Missing partitions are made when all are loaded."""
-        folders = self._directory.folders()
-        opened.deleted.remove_later(folders.deleted)
+        directories = self._directories
+        for directory, found in folders.items():
+            opened.deleted.remove_later(directory, found.deleted)
         topics = opened.topics
         has_lost_records = cache(opened.metadata.has_lost_records)
         removed_ids = cache(opened.metadata.removed_topic_ids)
         kept_forever = []
-        for name, partitions in _by_topic(folders.live):
+        for name, partitions in by_topic(directories.live()):
             if topics.is_in_metadata(name):
                 known = topics.by_name[name].partitions if name in topics.by_name else ()
                 misplaced = [partition for partition in partitions if partition.partition not in known]
-                if self._directory.are_partitions(misplaced):
+                if directories.are_partitions(misplaced):
                     self._set_offline(opened, misplaced, "the cluster metadata does not place this partition here")
                 continue
-            if not self._directory.are_partitions(partitions):
+            if not directories.are_partitions(partitions):
                 continue
             ids = {partition: _own_id(opened.loader, partition) for partition in partitions}
             kept = _not_of(removed_ids(), ids) if any(ids.values()) else ids
             if len(kept) < len(ids):
-                opened.deleted.delete(partition for partition in partitions if partition not in kept)
+                opened.delete_folders(partition for partition in partitions if partition not in kept)
             if has_lost_records():
                 reason = "the topic is not in the cluster metadata, of which damaged records are in quarantine"
                 self._set_offline(opened, kept, f"{reason}: its configs are not known")
@@ -230,128 +223,153 @@ class Opening:
             _logger.warning(
                 "%s: the metadata has no configs for %s, first %s: records are kept forever (retention.ms=-1) until"
                 " retention.ms of the topic or log.retention.ms is set",
-                self._directory.path,
+                directories.path,
                 plural(len(kept_forever), "topic"),
                 kept_forever[0],
             )
 
-    def _set_offline(self, opened: OpenedDirectory, partitions: Iterable[TopicPartition], reason: str) -> None:
+    def _set_offline(self, opened: OpenedStore, partitions: Iterable[TopicPartition], reason: str) -> None:
         for partition in partitions:
-            opened.offline[partition] = StorageError(f"{self._directory.folder_of(partition)}: {reason}")
+            opened.offline[partition] = StorageError(f"{self._directories.folder_of(partition)}: {reason}")
 
-    def _load_all(self, opened: OpenedDirectory, show: ShowProgress | None) -> None:
+    def _load_all(self, opened: OpenedStore, show: ShowProgress | None) -> None:
         loader = opened.loader
-        present = set(self._directory.folders().live)
+        present = set(self._directories.live())
         removed_ids = cache(opened.metadata.removed_topic_ids)
+        opened.place_missing(
+            partition
+            for partition in _partitions(opened.topics)
+            if partition not in present and partition not in opened.offline
+        )
 
         def load(partition: TopicPartition, count: ByteCount) -> PartitionLog:
             if partition in present:
                 return opened.load(partition, removed_ids, count.add)
             return loader.create(partition, opened.topics.get(partition.topic))
 
-        wanted = _partitions(opened.topics)
+        wanted = [partition for partition in _partitions(opened.topics) if partition not in opened.offline]
         outcome = for_each_partition(
             wanted,
             load,
-            threads=opened.config.num_recovery_threads_per_data_dir,
+            threads=opened.config.num_recovery_threads_per_data_dir * len(self._directories.online),
             bytes_total=_bytes_to_check(loader, present.intersection(wanted)) if show is not None else 0,
             show=show,
         )
         opened.logs.update(outcome.results)
         opened.offline.update(outcome.failures)
 
-    def _finish_deletions(self, opened: OpenedDirectory) -> None:
+    def _write_assignments(self, opened: OpenedStore) -> None:
+        """With several directories, the metadata says in which of them a partition is, as Kafka's brokers report it."""
+        if not self._directories.are_several:
+            return
+        actual = {
+            partition: directory_id
+            for partition in (*opened.logs, *opened.unloaded)
+            if (directory_id := self._directories.directory_of(partition).directory_id) is not None
+            and opened.topics.get(partition.topic).directory_ids.get(partition.partition) != directory_id
+        }
+        if actual and opened.metadata.leader_id() in (None, opened.placement.node_id):
+            opened.topics.assign_directories(actual)
+
+    def _finish_deletions(self, opened: OpenedStore) -> None:
         """Of older topics whose names are in use again. Loading all partitions would find them too."""
         removed_ids = cache(opened.metadata.removed_topic_ids)
         left_over = [
             partition
-            for partition in self._directory.folders().live
+            for partition in self._directories.live()
             if (topic := opened.topics.by_name.get(partition.topic)) is not None
             and (own_id := _own_id(opened.loader, partition)) not in (None, topic.topic_id)
             and own_id in removed_ids()
         ]
         if left_over:
-            opened.deleted.delete(left_over)
+            opened.delete_folders(left_over)
 
-    def _loader(self, *, clean: bool, read_only: bool) -> PartitionLoader:
-        return PartitionLoader(
-            self._files,
-            self._directory,
-            producer_expiration_ms=self._config.producer_id_expiration_ms,
-            clean=clean,
-            read_only=read_only,
+    def _loader(self, *, read_only: bool) -> PartitionLoader:
+        directories = self._directories
+        environment = LogEnvironment(
+            file_system=self._files,
             clock=self._clock,
             run_later=self._scheduler.after,
+            on_failure=self._on_failure,
         )
+        return PartitionLoader(
+            environment,
+            directories,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            is_clean=lambda partition: read_only or directories.directory_of(partition).was_clean,
+            read_only=read_only,
+        )
+
+    def _placement(self, metadata: ClusterMetadata, meta: MetaProperties) -> DirectoryPlacement:
+        node_id = _node_id(meta)
+        config = self._config.with_dynamic(metadata.broker_configs(node_id))
+        return DirectoryPlacement(node_id, self._directories, config)
 
     def _topics(
         self,
         metadata: ClusterMetadata,
         folder: MetadataFolder,
-        meta: MetaProperties,
+        placement: DirectoryPlacement,
         *,
         open_log: Callable[[], WritableLog],
         holds: Holds | None = None,
     ) -> Topics:
         return Topics(
             metadata,
-            defaults=self._effective(metadata, meta).topic_defaults(),
-            placement=Placement(_node_id(meta), meta.directory_id),
+            defaults=placement.config.topic_defaults(),
+            placement=placement,
             holds=holds,
             open_log=open_log,
             clock=self._clock,
             bootstrap=folder.bootstrap,
         )
 
-    def _effective(self, metadata: ClusterMetadata, meta: MetaProperties) -> BrokerConfig:
-        return self._config.with_dynamic(metadata.broker_configs(_node_id(meta)))
-
     def _opened(
         self,
         meta: MetaProperties,
-        metadata: ClusterMetadata,
         metadata_folder: MetadataFolder,
         topics: Topics,
         loader: PartitionLoader,
+        placement: DirectoryPlacement,
         *,
-        was_clean: bool,
-        lock: Lock | None,
-    ) -> OpenedDirectory:
-        config = self._effective(metadata, meta)
+        read_only: bool,
+    ) -> OpenedStore:
+        config = placement.config
         loader.producer_expiration_ms = config.producer_id_expiration_ms
         delay_ms = config.log_segment_delete_delay_ms
-        return OpenedDirectory(
-            directory=self._directory,
+        return OpenedStore(
+            directories=self._directories,
             meta=meta,
             config=config,
-            was_clean=was_clean,
-            lock=lock,
+            read_only=read_only,
             metadata=metadata_folder,
             topics=topics,
+            placement=placement,
             loader=loader,
-            deleted=DeletedFolders(self._files, self._directory, self._scheduler, delay_ms),
+            deleted=DeletedFolders(self._files, self._directories, self._scheduler, delay_ms),
             logs={},
             offline={},
         )
+
+
+def _metadata_path(paths: Sequence[str], config: BrokerConfig) -> str | None:
+    """The directory of the metadata log by the configs, unless they are of other directories than a backup's."""
+    configured = config.log_dirs or (config.log_dir if "log.dir" in config.given else paths)
+    is_theirs = set(map(os.path.realpath, paths)) <= set(map(os.path.realpath, configured))
+    return config.metadata_log_dir if is_theirs else None
 
 
 def _partitions(topics: Topics) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in topics.by_name.values() for number in topic.partitions]
 
 
-def _log_offline(opened: OpenedDirectory) -> None:
+def _log_offline(opened: OpenedStore) -> None:
     for partition, error in opened.offline.items():
         _logger.error("%s is offline: %s", partition, error)
 
 
 def _node_id(meta: MetaProperties) -> int:
     return DEFAULT_NODE_ID if meta.node_id is None else meta.node_id
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
-    """REQUIRES: they are sorted."""
-    for name, group in groupby(partitions, key=lambda partition: partition.topic):
-        yield name, list(group)
 
 
 def _own_id(loader: PartitionLoader, partition: TopicPartition) -> str | None:

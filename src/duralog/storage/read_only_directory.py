@@ -1,14 +1,15 @@
-"""A local log directory that another process may write to: what it holds now, and what has changed since.
+"""Local log directories that another process may write to: what they hold now, and what has changed since.
 
-`Store.refresh` is made of this. Partitions are followed by `duralog.storage.read_only_partitions`. Of the directory's
+`Store.refresh` is made of this. Partitions are followed by `duralog.storage.read_only_partitions`. Of the directories'
 own files, the checkpoints are read again when they change; a change of the cluster metadata is only noticed here, by
 the names, sizes and times of its files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import NamedTuple
 
 from duralog.errors import DuralogError, StorageError
@@ -25,7 +26,8 @@ from duralog.storage.disk.local_files import refusals
 from duralog.storage.disk.log_directory import FollowedCheckpoint, LogDirectory
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.metadata.topics import Topics
-from duralog.storage.opening import OpenedDirectory, Opening
+from duralog.storage.opened_store import OpenedStore
+from duralog.storage.opening import Opening
 from duralog.storage.read_only_partitions import PartitionView, ReadOnlyPartitions
 
 _NS_PER_MS = 1_000_000
@@ -34,7 +36,7 @@ _CHECKPOINTS = LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, RECOVERY_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryView:
-    """A directory at one refresh."""
+    """The directories of a store at one refresh."""
 
     partitions: Mapping[TopicPartition, PartitionView]
     """Sorted by topic and number. A partition that has not changed is the same object as at the refresh before."""
@@ -62,7 +64,7 @@ class Refreshed(NamedTuple):
     """What a refresh found."""
 
     view: DirectoryView
-    opened: OpenedDirectory
+    opened: OpenedStore
     """The same object as before if nothing has changed."""
     unchanged: Collection[TopicPartition]
     """The partitions whose logs need not be loaded again."""
@@ -71,26 +73,26 @@ class Refreshed(NamedTuple):
 class ReadOnlyDirectory:
     """For one thread at a time."""
 
-    def __init__(self, files: FileSystem, path: str, opening: Opening, clock: Clock) -> None:
+    def __init__(self, files: FileSystem, paths: Sequence[str], opening: Opening, clock: Clock) -> None:
         self._files = files
-        self._directory = LogDirectory(files, path)
+        self._paths = paths
         self._opening = opening
-        self._partitions = ReadOnlyPartitions(path, lambda: clock() * _NS_PER_MS)
-        self._checkpoints = [FollowedCheckpoint(files, path, name) for name in _CHECKPOINTS]
+        self._partitions = [ReadOnlyPartitions(path, lambda: clock() * _NS_PER_MS) for path in paths]
+        self._checkpoints = [FollowedCheckpoints(files, paths, name) for name in _CHECKPOINTS]
         self._before: DirectoryView | None = None
         """The last refresh that the store has followed as a whole: what changed since is read at the next one."""
 
-    def refresh(self, opened: OpenedDirectory) -> Refreshed:
+    def refresh(self, opened: OpenedStore) -> Refreshed:
         """`opened` is what the refresh before returned. Raises `StorageError` if the directory cannot be listed."""
         if not isinstance(self._files, LocalFileSystem):
-            raise StorageError(
-                f"{self._directory.path}: only a directory of this machine can be refreshed: open it again"
-            )
+            raise StorageError(f"{self._paths[0]}: only a directory of this machine can be refreshed: open it again")
         before, view = self._before, self._read_view()
         topics = opened.topics
         try:
             if before is None or _has_other_topics(before, view):
                 opened = self._opening.for_reading()
+                if not _are_where_found(view, opened):
+                    view = self._read_view()  # A partition has moved to another directory meanwhile.
             elif _has_other_logs(before, view):
                 opened = self._opening.for_reading_again(
                     opened, has_new_checkpoints=_has_other_checkpoints(before, view)
@@ -115,9 +117,19 @@ class ReadOnlyDirectory:
         self._before = None
 
     def _read_view(self) -> DirectoryView:
-        with refusals("list", self._directory.path):
-            partitions = self._partitions.refresh()
-        log_starts, cleaned, recovery_points = (checkpoint.read() for checkpoint in self._checkpoints)
+        partitions: dict[TopicPartition, PartitionView] = {}
+        failures = 0
+        for path, followed in zip(self._paths, self._partitions, strict=True):
+            try:
+                with refusals("list", path):
+                    partitions.update(followed.refresh())
+            except StorageError:
+                failures += 1
+                if failures == len(self._paths):
+                    raise
+        if len(self._paths) > 1:
+            partitions = dict(sorted(partitions.items()))
+        log_starts, cleaned, recovery_points = (checkpoint.read(partitions) for checkpoint in self._checkpoints)
         return DirectoryView(
             partitions=partitions,
             log_starts=log_starts,
@@ -127,11 +139,53 @@ class ReadOnlyDirectory:
         )
 
     def _metadata_files(self) -> object:
-        found = [self._files.entry(self._directory.path_of(META_PROPERTIES))]
-        folder = self._directory.folder_of(METADATA_PARTITION)
-        if self._files.exists(folder):
-            found += sorted(self._files.list(folder))
+        directories = [LogDirectory(self._files, path) for path in self._opening.owned_paths]
+        found = [self._files.entry(directory.path_of(META_PROPERTIES)) for directory in directories]
+        for directory in directories:
+            folder = directory.folder_of(METADATA_PARTITION)
+            if self._files.exists(folder):
+                found += sorted(self._files.list(folder))
         return found
+
+
+class FollowedCheckpoints:
+    """The checkpoint files of one name in all directories."""
+
+    def __init__(self, files: FileSystem, paths: Sequence[str], name: str) -> None:
+        self._paths = paths
+        self._followed = [FollowedCheckpoint(files, path, name) for path in paths]
+        self._parts: Sequence[Mapping[TopicPartition, int]] = ()
+        self._folders: Mapping[TopicPartition, str] = {}
+        self._offsets: Mapping[TopicPartition, int] = {}
+
+    def read(self, partitions: Mapping[TopicPartition, PartitionView]) -> Mapping[TopicPartition, int]:
+        """The offsets in them now. The same object as before if nothing has changed.
+
+        An entry in the checkpoint of another directory than the partition is in does not count.
+        """
+        if len(self._followed) == 1:
+            return self._followed[0].read()
+        parts = [followed.read() for followed in self._followed]
+        folders = {partition: view.folder for partition, view in partitions.items()}
+        is_same = len(parts) == len(self._parts) and all(map(is_, parts, self._parts))
+        if not is_same or folders != self._folders:
+            self._parts, self._folders = parts, folders
+            self._offsets = {
+                partition: offset
+                for path, part in zip(self._paths, parts, strict=True)
+                for partition, offset in part.items()
+                if folders.get(partition, f"{path}/").startswith(f"{path}/")
+            }
+        return self._offsets
+
+
+def _are_where_found(view: DirectoryView, opened: OpenedStore) -> bool:
+    """Whether the partitions are in the directories in which the opening has found them."""
+    directories = opened.directories
+    return not directories.are_several or all(
+        (found := view.partitions.get(partition)) is not None and found.folder == directories.folder_of(partition)
+        for partition in directories.live()
+    )
 
 
 def _has_other_topics(before: DirectoryView, now: DirectoryView) -> bool:

@@ -1,8 +1,11 @@
-"""A whole log directory: its topics, their logs, and the background threads that maintain them.
+"""A store: one or more log directories with their topics and logs, and the background threads that maintain them.
 
-Opened for writing, the directory is locked, and background threads flush, retain and compact. Closing stops them,
-closes all logs in parallel, writes the checkpoints, and at the very end the marker of a clean shutdown. If a log could
-not be closed or recovered, there is no marker, so that the next start recovers.
+Opened for writing, the directories are locked, and background threads flush, retain and compact. Closing stops them,
+closes all logs in parallel, writes the checkpoints, and at the very end the markers of a clean shutdown. A directory
+in which a log could not be closed or recovered gets no marker, so that the next start recovers.
+
+Of several directories (Kafka's `log.dirs`), one that fails takes its partitions offline and no others
+(`duralog.storage.directory_failures`). `move_partition` moves a partition from one to another.
 
 A store belongs to the process that opened it. In a forked child it behaves like a closed one, and `close` only closes
 descriptors (`duralog.storage.disk.forks`). A writer whose lock file was removed writes nothing from then on, and leaves
@@ -18,57 +21,60 @@ and lookups of logs do not wait for them.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType, TracebackType
 
 from duralog.config import BrokerConfig, TopicConfig
-from duralog.errors import DuralogError, StorageError, TopicExists, UnknownTopic
+from duralog.errors import DuralogError, StorageError, TopicExists
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.compaction.cleaned_partitions import CleanerOwner
 from duralog.storage.compaction.cleaner import Cleaner
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
 from duralog.storage.compaction.settings import ignore
+from duralog.storage.directory_failures import DirectoryFailures
 from duralog.storage.disk.background import BackgroundError, Clock, Scheduler, wall_clock_ms
-from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, Lock, LockLost, raise_open_file_limit
+from duralog.storage.disk.file_system import FileSystem, LocalFileSystem, LockLost, raise_open_file_limit
+from duralog.storage.disk.log_directories import LogDirectories, log_directories
+from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.disk.parallel import ShowProgress
-from duralog.storage.held_records import HeldRecords, HeldTopic
+from duralog.storage.held_records import HeldTopic
 from duralog.storage.log.flush_times import FlushTimes
-from duralog.storage.log.log_retention import retain
 from duralog.storage.log.partition_log import Logs, PartitionLog
 from duralog.storage.log.retention import (
     BUILT_IN_POLICIES,
     COMPACT,
     BeyondAge,
-    Removal,
     RetentionPolicy,
     RetentionReport,
 )
 from duralog.storage.metadata.acls import Acl, AclFilter
 from duralog.storage.metadata.client_quotas import ClientQuotas, QuotaChanges
 from duralog.storage.metadata.scram import ScramChanges, ScramCredential, ScramUser
-from duralog.storage.metadata.topics import Topic
+from duralog.storage.metadata.topics import MovedTopic, Topic
 from duralog.storage.open_logs import OpenLogs
-from duralog.storage.opening import OpenedDirectory, Opening
+from duralog.storage.opened_store import OpenedStore
+from duralog.storage.opening import Opening
+from duralog.storage.partition_moves import PartitionMove, PartitionMoves, ShowMove
 from duralog.storage.read_only_directory import DirectoryView, ReadOnlyDirectory
+from duralog.storage.store_retention import StoreRetention
 from duralog.storage.topic_changes import TopicChanges
 from duralog.storage.upkeep import Upkeep
 
 _LOCK_CHECK_MS = 1000
 _MOST_SHOWN = 200
 """With more partitions than this, a notebook shows only those that are loaded."""
-_MOST_NAMED = 20
-"""The most partitions that a background error names: on a bad disk it may be all of them, again and again."""
 
 
 class Store:
-    """One log directory; `duralog.open` returns it. It belongs to this process, and not to children forked from it."""
+    """One or more log directories; `duralog.open` returns it. Belongs to this process, and not to children of it."""
 
     # These are the options of `duralog.open`, which users and tests give by name.
     def __init__(
         self,
-        path: str,
+        path: str | Sequence[str],
         *,
         config: BrokerConfig | None = None,
         read_only: bool = False,
@@ -79,57 +85,81 @@ class Store:
         scheduler: Scheduler | None = None,
         load_on_use: bool = False,
     ) -> None:
-        """With `load_on_use`, a partition that was closed cleanly is loaded when it is first used.
+        """`path` is a directory, or several. One that `config` lists in `log.dirs` is opened together with the others.
+
+        With `load_on_use`, a partition that was closed cleanly is loaded when it is first used.
 
         That is for a short write to a few of many partitions, with a scheduler that runs nothing: retention and the
         cleaner would have to know all logs.
         """
         assert not load_on_use or scheduler is not None
-        self.path = path
+        self.paths = log_directories(path, None if config is None else config.log_dirs)
+        """All log directories."""
+        self.path = self.paths[0]
         self.read_only = read_only
         self._clock = clock
         self._policies = tuple(retention_policies)
         self._deletes_by_age = any(isinstance(policy, BeyondAge) for policy in self._policies)
         self._given_config = config or BrokerConfig()
         self._scheduler = scheduler or Scheduler(threads=0 if read_only else 2)
+        self._has_threads = scheduler is None and not read_only
         self._cleaner_scheduler = self._scheduler
-        self._lock: Lock | None = None
-        files = file_system or LocalFileSystem()
+        self._directories: LogDirectories | None = None
+        self._failures: DirectoryFailures | None = None
+        files = self._files = file_system or LocalFileSystem()
         self._refreshing = threading.Lock()
         try:
-            opening = Opening(files, path, self._given_config, clock=clock, scheduler=self._scheduler)
-            self._followed = ReadOnlyDirectory(files, path, opening, clock)
+            opening = Opening(
+                files,
+                self.paths,
+                self._given_config,
+                clock=clock,
+                scheduler=self._scheduler,
+                on_failure=self._report_failure,
+            )
+            self._followed = ReadOnlyDirectory(files, self.paths, opening, clock)
             if read_only:
                 opened = opening.for_reading()
             else:
                 raise_open_file_limit()
                 opened = opening.for_writing(show_progress, load_on_use=load_on_use)
-            self._lock = opened.lock
+            self._directories = opened.directories
             self._open = OpenLogs(opened)
-            if scheduler is None and not read_only and opened.config.log_cleaner_enable:
+            if self._has_threads and opened.config.log_cleaner_enable:
                 self._cleaner_scheduler = Scheduler(threads=opened.config.log_cleaner_threads, name="duralog-cleaner")
             self._maintain(opened)
             self._serve(opened)
             if not read_only:
-                self._open.on_load = self._take_over
-                opened.loader.cleaner_checkpoint = self.cleaner.checkpoint
-                self._upkeep.keep((*opened.offline, *opened.unloaded))
-                self._upkeep.checkpoint()
-                self._upkeep.start(self._retain_unasked, deletes_by_age=self._deletes_by_age)
-                self.cleaner.start()
-                self._scheduler.every(
-                    _LOCK_CHECK_MS, "check of the lock", self._check_lock, first_after_ms=_LOCK_CHECK_MS
-                )
+                self._start(opened)
         except BaseException:
             self._let_go()
             raise
 
-    def _maintain(self, opened: OpenedDirectory) -> None:
+    def _start(self, opened: OpenedStore) -> None:
+        self._open.on_load = self._take_over
+        opened.loader.cleaner_checkpoint = self.cleaner.checkpoint
+        if opened.directories.are_several:
+            self._failures = DirectoryFailures(opened, self._open, self.cleaner, self._scheduler, self._moves.cancel_in)
+            self._failures.check_loaded()
+        self._upkeep.keep((*opened.offline, *opened.unloaded))
+        self._upkeep.checkpoint()
+        self._upkeep.start(self._retention.run_unasked, deletes_by_age=self._deletes_by_age)
+        self.cleaner.start()
+        self._scheduler.every(_LOCK_CHECK_MS, "check of the lock", self._check_lock, first_after_ms=_LOCK_CHECK_MS)
+        if self._has_threads:
+            for move in self._moves.resume():
+                self._moves.run_later(move)
+
+    def _report_failure(self, folder: str, error: BaseException) -> None:
+        if self._failures is not None:
+            self._failures.report_log(folder, error)
+
+    def _maintain(self, opened: OpenedStore) -> None:
         # Of a read-only store, no log is maintained; threads may load some meanwhile.
         logs: Logs = dict if self.read_only else self._logs_now
-        self._upkeep = Upkeep(opened.directory, opened.config, self._scheduler, logs=logs, clock=self._clock)
+        self._upkeep = Upkeep(opened.directories, opened.config, self._scheduler, logs=logs, clock=self._clock)
         cleaner_owner = CleanerOwner(
-            directory=opened.directory,
+            directory=opened.directories,
             logs=self._load_compacted if self.read_only else self._logs_now,
             clock=self._clock,
             scheduler=self._cleaner_scheduler,
@@ -143,10 +173,18 @@ class Store:
         self.cleaner.take_over(TopicPartition(log.topic, log.partition), log)
         self._upkeep.take_over(log)
 
-    def _serve(self, opened: OpenedDirectory) -> None:
+    def _serve(self, opened: OpenedStore) -> None:
         self._opened = opened
         self._topics = opened.topics
-        self._changes = TopicChanges(opened, self._given_config, self._open, self.cleaner, self._upkeep)
+        self._moves = PartitionMoves(
+            self._files, opened, self._open, self.cleaner, self._upkeep, self._scheduler.report
+        )
+        self._retention = StoreRetention(
+            opened, self._open, self._find_log, self._upkeep, self._scheduler, self._policies, self._clock
+        )
+        self._changes = TopicChanges(
+            opened, self._given_config, self._open, self.cleaner, self._upkeep, self._moves.cancel
+        )
 
     # Contents
 
@@ -177,6 +215,18 @@ class Store:
     def offline(self) -> Mapping[TopicPartition, Exception]:
         """The partitions that could not be loaded, and why. `partition` raises for them."""
         return MappingProxyType(self._opened.offline)
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the store has failed: all its directories are offline, or that of the metadata log. Close it then."""
+        return None if self._failures is None else self._failures.failure
+
+    def on_failure(self, call: Callable[[], None]) -> None:
+        """Have this called, on any thread, when the store fails (`failure`)."""
+        if self._failures is not None:
+            self._failures.on_failure = call
+            if self._failures.failure is not None:
+                call()
 
     @property
     def background_errors(self) -> tuple[BackgroundError, ...]:
@@ -324,6 +374,10 @@ class Store:
                 raise
             return found
 
+    def restore_topic(self, moved: MovedTopic) -> None:
+        """Create a topic that comes from another directory, with its id, configs and leader epochs."""
+        self._changes.restore_topic(moved)
+
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the number of a topic's partitions to `total`."""
         self._changes.add_partitions(topic, total)
@@ -339,6 +393,10 @@ class Store:
     def take_producer_ids(self) -> range:
         """Allocate a block of producer ids. The metadata records it: neither duralog nor Kafka hands them out again."""
         return self._changes.take_producer_ids()
+
+    def raise_producer_ids(self, next_producer_id: int) -> None:
+        """Give out no producer id below this one: logs from elsewhere have them."""
+        self._changes.raise_producer_ids(next_producer_id)
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """What the cluster metadata sets for a broker, for all brokers (`ALL_BROKERS`) or for a group."""
@@ -395,6 +453,45 @@ class Store:
         """Set SCRAM credentials of users; None removes one, which must exist."""
         self._changes.alter_scram_credentials(changes)
 
+    # Directories
+
+    @property
+    def log_directories(self) -> tuple[LogDirectory, ...]:
+        """The directories of the store, in the order of `paths`. One with a `failure` is offline."""
+        return self._opened.directories.all
+
+    def directory_of(self, topic: str, partition: int) -> str:
+        """The path of the directory that a partition is in."""
+        return self._opened.directories.directory_of(TopicPartition(topic, partition)).path
+
+    @property
+    def moves(self) -> tuple[PartitionMove, ...]:
+        """The partitions that are being moved to another directory now."""
+        return self._moves.running
+
+    def move_partition(
+        self, topic: str, partition: int, directory: str | os.PathLike[str], *, on_progress: ShowMove | None = None
+    ) -> None:
+        """Move a partition to another directory of this store, and return when it is there.
+
+        Records can be appended and read meanwhile. `on_progress` is called with the `PartitionMove`.
+        """
+        move = self._begin_move(topic, partition, directory)
+        if move is not None and not self._moves.run(move, on_progress):
+            raise StorageError(f"{move.partition}: the move to {move.target} was cancelled")
+
+    def start_move(self, topic: str, partition: int, directory: str | os.PathLike[str]) -> None:
+        """The same, but return at once. Errors are in `background_errors`; to where it is cancels another move."""
+        move = self._begin_move(topic, partition, directory)
+        if move is not None:
+            self._moves.run_later(move)
+
+    def _begin_move(self, topic: str, partition: int, directory: str | os.PathLike[str]) -> PartitionMove | None:
+        self._open.check_writable()
+        path = os.fspath(directory)
+        self._moves.directory_at(path)  # The other error would be for an offline partition.
+        return self._moves.begin(self.partition(topic, partition), path)
+
     # Retention
 
     @property
@@ -408,7 +505,7 @@ class Store:
 
     def plan_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
         """What `apply_retention` would delete now, and why. Nothing is changed."""
-        return self._retain(policies, delete=False)
+        return self._retention.run(policies, delete=False)
 
     def apply_retention(self, policies: Iterable[RetentionPolicy] | None = None) -> RetentionReport:
         """Delete the segments that have expired, by these policies or those that the store was opened with.
@@ -416,37 +513,7 @@ class Store:
         If no retention is configured, the default of seven days applies, also to what is `held`.
         """
         self._open.check_writable()
-        return self._retain(policies, delete=True)
-
-    def _retain(
-        self, policies: Iterable[RetentionPolicy] | None, *, delete: bool, held: HeldRecords | None = None
-    ) -> RetentionReport:
-        chosen = self._policies if policies is None else tuple(policies)
-        removals: list[Removal] = []
-        failures: dict[tuple[str, int], str] = {}
-        for partition in self._open.everywhere():
-            if self._scheduler.is_stopping:
-                break
-            log: PartitionLog | None = None
-            try:
-                # Not by `partition`, which raises while the store closes: background threads may still run then.
-                log = self._open.by_partition.get(partition) or self._find_log(partition)
-                kept = () if held is None else held.of(partition, log)
-                removals += retain(log, chosen, self._clock(), delete=delete, held=kept)
-            except UnknownTopic:
-                continue  # It was deleted meanwhile.
-            except Exception as error:  # Users write policies.
-                if log is not None and self._open.by_partition.get(partition) is not log:
-                    continue  # Likewise, during the check.
-                failures[partition] = str(error) if isinstance(error, DuralogError) else repr(error)
-        return RetentionReport(removals=removals, failures=failures)
-
-    def _retain_unasked(self) -> None:
-        failures = self._retain(None, delete=True, held=self._upkeep.held).failures
-        errors = [error for partition, error in failures.items() if partition not in self._opened.offline]
-        if errors:
-            more = f"; and {len(errors) - _MOST_NAMED:,} more" if len(errors) > _MOST_NAMED else ""
-            raise StorageError("; ".join(errors[:_MOST_NAMED]) + more)
+        return self._retention.run(policies, delete=True)
 
     # Compaction
 
@@ -465,8 +532,9 @@ class Store:
         `cleanup.policy` must contain `compact`. If there is nothing to do, a note in the report says why. If the log is
         being compacted already, this waits for that first. `workers` is the number of threads, by default
         `log.cleaner.threads`; `memory_bytes` is for the offset map, by default a cleaner thread's share. `on_progress`
-        is called with the progress. With `again`, what was compacted before counts as new, so that an idle log loses
-        its tombstones, too.
+        is called with the progress, while the log is being compacted: it must not change topics. Another thread that
+        deletes this one waits for the compaction, and such a change waits for that thread. With `again`, what was
+        compacted before counts as new, so that an idle log loses its tombstones, too.
         """
         self._open.check_writable()
         log = self.partition(topic, partition)
@@ -496,6 +564,7 @@ class Store:
         if not self._open.end():
             return
         try:
+            self._moves.stop()
             self.cleaner.stop()
             self._scheduler.stop()
             try:
@@ -504,8 +573,7 @@ class Store:
                 failures = self._open.close(self.config.num_recovery_threads_per_data_dir)
             if not self.read_only:
                 self._upkeep.checkpoint()
-                if not failures and self._open.are_all_known():
-                    self._opened.directory.put_clean_shutdown()
+                self._open.put_clean_shutdown(failures)
         finally:
             self._let_go()
         for error in failures.values():
@@ -514,7 +582,7 @@ class Store:
     def _check_lock(self) -> None:
         """If another process may have opened the directory, write nothing more, and stop all background threads."""
         try:
-            self._opened.directory.check_lock()
+            self._opened.directories.check_lock()
         except LockLost as error:
             self._open.disown(str(error))
             self.cleaner.stop()
@@ -524,8 +592,8 @@ class Store:
     def _let_go(self) -> None:
         self._cleaner_scheduler.stop()
         self._scheduler.stop()
-        if self._lock is not None:
-            self._lock.release()
+        if self._directories is not None and not self.read_only:
+            self._directories.release()
 
     def __enter__(self) -> Store:
         return self

@@ -7,7 +7,7 @@ folders, the next start does it (`duralog.storage.opening`), or the next use of 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, TopicExists, UnknownTopic
@@ -20,9 +20,9 @@ from duralog.storage.metadata.acls import Acl, AclFilter
 from duralog.storage.metadata.client_quotas import QuotaChanges
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from duralog.storage.metadata.scram import ScramChanges
-from duralog.storage.metadata.topics import Topic
+from duralog.storage.metadata.topics import MovedTopic, Topic
 from duralog.storage.open_logs import OpenLogs
-from duralog.storage.opening import OpenedDirectory
+from duralog.storage.opened_store import OpenedStore
 from duralog.storage.upkeep import Upkeep
 
 _MANY_PARTITIONS = 8
@@ -32,10 +32,16 @@ _logger = logging.getLogger(__name__)
 
 
 class TopicChanges:
-    """Changes one directory. Any thread may call any method: a change waits for the one before it."""
+    """Changes one store. Any thread may call any method: a change waits for the one before it."""
 
     def __init__(
-        self, opened: OpenedDirectory, given_config: BrokerConfig, logs: OpenLogs, cleaner: Cleaner, upkeep: Upkeep
+        self,
+        opened: OpenedStore,
+        given_config: BrokerConfig,
+        logs: OpenLogs,
+        cleaner: Cleaner,
+        upkeep: Upkeep,
+        cancel_moves: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
         self._opened = opened
         self._topics = opened.topics
@@ -43,6 +49,7 @@ class TopicChanges:
         self._logs = logs
         self._cleaner = cleaner
         self._upkeep = upkeep
+        self._cancel_moves = cancel_moves
         self.config = opened.config
         """The configs that the store was opened with, overridden by those of brokers in the cluster metadata."""
 
@@ -58,6 +65,11 @@ class TopicChanges:
             self._create_logs(topic)
         assert topic.topic_id is not None
         return topic.topic_id
+
+    def restore_topic(self, moved: MovedTopic) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._create_logs(self._topics.restore(moved))
 
     def add_partitions(self, topic: str, total: int) -> None:
         with self._logs.changing:
@@ -80,6 +92,7 @@ class TopicChanges:
         with self._logs.changing:
             self._logs.check_writable()
             gone = [TopicPartition(topic, number) for number in self._topics.get(topic).partitions]
+            self._cancel_moves(gone)
             with self._cleaner.kept_away(gone, "its topic is deleted"):
                 self._topics.delete(topic)
                 logs = self._logs.take(gone)
@@ -92,7 +105,7 @@ class TopicChanges:
                 except DuralogError as error:
                     _logger.warning("%s is deleted, though it could not be closed: %s", log.folder, error)
             try:
-                self._opened.deleted.delete(gone)
+                self._opened.delete_folders(gone)
             finally:
                 self._upkeep.forget(gone)
                 self._cleaner.forget(gone)
@@ -141,6 +154,11 @@ class TopicChanges:
             self._logs.check_writable()
             self._topics.alter_scram_credentials(changes)
 
+    def raise_producer_ids(self, next_producer_id: int) -> None:
+        with self._logs.changing:
+            self._logs.check_writable()
+            self._topics.raise_producer_ids(next_producer_id)
+
     def take_producer_ids(self) -> range:
         with self._logs.changing:
             self._logs.check_writable()
@@ -157,6 +175,7 @@ class TopicChanges:
         self._cleaner.forget(new)
         self._upkeep.forget(new)
         self._finish_deletions(new, topic)
+        new = self._opened.place_missing(new)
         loader = self._opened.loader
         loader.make_folders(new)
         added: dict[TopicPartition, PartitionLog] = {}
@@ -184,7 +203,7 @@ class TopicChanges:
         left = [partition for partition, topic_id in ids.items() if topic_id not in (None, topic.topic_id)]
         if left:
             removed_ids = self._opened.metadata.removed_topic_ids()
-            self._opened.deleted.delete(partition for partition in left if ids[partition] in removed_ids)
+            self._opened.delete_folders(partition for partition in left if ids[partition] in removed_ids)
 
     def _update_logs(self, changed: Topic) -> list[TopicPartition]:
         """Apply the current configs of a topic to its logs. Returns the partitions."""
@@ -203,6 +222,7 @@ class TopicChanges:
         self._cleaner.follow(config)
         changed = self._topics.follow(config.topic_defaults())
         self._cleaner.wake([partition for topic in changed for partition in self._update_logs(topic)])
+        self._opened.placement.config = config
         self._opened.deleted.delay_ms = config.log_segment_delete_delay_ms
         self._opened.loader.producer_expiration_ms = config.producer_id_expiration_ms
         for log in self._logs.by_partition.values():

@@ -9,6 +9,7 @@ end, and so reaches `Scheduler.errors`.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,7 +22,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.background import Clock, Scheduler
-from duralog.storage.disk.log_directory import LogDirectory
+from duralog.storage.disk.log_directories import LogDirectories
 from duralog.storage.held_records import HeldRecords, HeldTopic, warn_of
 from duralog.storage.log.partition_log import Logs, PartitionLog
 
@@ -37,9 +38,9 @@ _logger = logging.getLogger(__name__)
 
 class Upkeep:
     def __init__(
-        self, directory: LogDirectory, config: BrokerConfig, scheduler: Scheduler, logs: Logs, clock: Clock
+        self, directories: LogDirectories, config: BrokerConfig, scheduler: Scheduler, logs: Logs, clock: Clock
     ) -> None:
-        self._directory = directory
+        self._directories = directories
         self._config = config
         self._scheduler = scheduler
         self._logs = logs
@@ -54,7 +55,7 @@ class Upkeep:
         """Keep the entries of partitions in the checkpoints that are offline, or not loaded yet."""
         kept = set(not_open)
         for name in _CHECKPOINTS:
-            offsets = self._directory.read_checkpoint(name)
+            offsets = self._directories.read_checkpoint(name)
             self._kept[name] = {partition: offset for partition, offset in offsets.items() if partition in kept}
 
     def take_over(self, log: PartitionLog) -> None:
@@ -149,11 +150,11 @@ class Upkeep:
         for offsets in self._kept.values():
             for partition in gone.intersection(offsets):
                 del offsets[partition]
-        if any(not gone.isdisjoint(self._directory.last_checkpoint(name)) for name in _CHECKPOINTS):
+        if any(not gone.isdisjoint(self._directories.last_checkpoint(name)) for name in _CHECKPOINTS):
             self.checkpoint()
 
     def _warn_of_held(self) -> None:
-        warn_of(self._directory.path, self.held_topics())
+        warn_of(self._directories.path, self.held_topics())
 
     def _warn_of_expired(self, partition: TopicPartition, timestamp_ms: int, retention_ms: int) -> None:
         """Called under the log's lock."""
@@ -162,10 +163,11 @@ class Upkeep:
         self._warned_topics.add(partition.topic)
         _logger.warning(
             "%s: appended records of %s, older than retention.ms=%d: retention will delete them. To keep them, set"
-            " retention.ms=-1 for the topic: duralog topic alter --topic %s --config retention.ms=-1",
+            " retention.ms=-1 for the topic: duralog topic alter %s --topic %s --config retention.ms=-1",
             partition,
             f"{_EPOCH + timedelta(milliseconds=timestamp_ms):%Y-%m-%dT%H:%M:%SZ}",
             retention_ms,
+            shlex.quote(str(self._directories.path)),
             partition.topic,
         )
 
@@ -178,7 +180,7 @@ class Upkeep:
                     offsets[partition] = offset
             return offsets
 
-        self._directory.write_checkpoint(name, collect)
+        self._directories.write_checkpoint(name, collect)
 
     def _for_each(self, work: Callable[[PartitionLog], object]) -> None:
         failure: Exception | None = None

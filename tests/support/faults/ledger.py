@@ -130,14 +130,6 @@ class Ledger:
         """After a flush."""
         self.flushed_offset = self.end_offset
 
-    def truncated(self, offset: int) -> None:
-        """After a truncation. `offset` is where the log ends now."""
-        for gone in range(offset, self.end_offset):
-            self.written.pop(gone, None)
-        self.end_offset = offset
-        self.flushed_offset = min(self.flushed_offset, offset)
-        self._look_again()
-
     def found(self, log: PartitionLog) -> None:
         """After a crash: the log is what it is."""
         self.written = {offset: entry for offset, entry in self.found_entries(log).items() if offset < log.end_offset}

@@ -356,6 +356,19 @@ class Stopped:
         return str(self.error)
 
 
+def test_a_callback_that_changes_topics_waits_for_no_change_that_waits_for_it(directory: Directory) -> None:
+    class Changing(Stopped):
+        def hold(self, progress: CompactionProgress) -> None:
+            super().hold(progress)
+            if store.find_topic("made-by-callback") is None:
+                store.create_topic("made-by-callback")
+
+    store = directory.open()
+    fill(compacted(store))
+    assert "its topic is deleted" in Changing(store).stop_by(lambda: store.delete_topic("orders"))
+    store.create_topic("made-later")
+
+
 def test_a_deleted_topic_is_not_compacted_to_the_end(directory: Directory) -> None:
     store = directory.open()
     fill(compacted(store))

@@ -366,7 +366,7 @@ def test_what_goes_wrong_in_the_background_stays_visible(directory: Directory) -
 def test_an_error_in_the_background_tells_of_a_few_partitions(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duralog.storage.store._MOST_NAMED", 2)
+    monkeypatch.setattr("duralog.storage.store_retention._MOST_NAMED", 2)
     store = directory.open(retention_policies=[Fails()])
     store.create_topic("orders", 4)
     directory.pass_time(30_000)

@@ -74,7 +74,7 @@ assert BATCH_V2.at.attributes == BATCH_V2.at.crc + 4
 
 
 class TakesLong(DuralogError):
-    """Checking a batch takes longer than the caller can wait. Nothing was written, and the batch was not changed."""
+    """An append would take longer than the caller can wait. Nothing was written, and the batch was not changed."""
 
 
 class _Header(NamedTuple):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from threading import Lock, RLock
 
-from duralog.errors import CorruptRecord
+from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
 from duralog.storage.append.producer_state import DEFAULT_EXPIRATION_MS, MOST_PRODUCERS, FrozenProducers, ProducerState
 from duralog.storage.disk.file_system import FileSystem
@@ -129,7 +129,8 @@ class ProducerSnapshots:
         """The state of the newest snapshot within the log: above its start, not above its end.
 
         Without a snapshot, the state is empty and starts at the start of the log. A damaged snapshot is removed, and
-        the one before it is tried. The caller has to replay the batches from the state's `end_offset` on.
+        the one before it is tried, as for one that is gone. The caller has to replay the batches from the state's
+        `end_offset` on.
         """
         self.write_planned()
         for offset in reversed(self.offsets):
@@ -141,6 +142,10 @@ class ProducerSnapshots:
                 )
             except CorruptRecord:
                 self.remove(offset)
+            except StorageError as error:
+                # Whoever writes to a live directory removes old snapshots while others read it.
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
         return ProducerState(end_offset=log_start_offset, expiration_ms=expiration_ms)
 
     def remove(self, offset: int) -> None:

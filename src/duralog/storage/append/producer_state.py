@@ -148,6 +148,13 @@ class ProducerState:
             )
         return None
 
+    def aborts(self, batch: ProducerBatch) -> bool:
+        """Whether this batch is a marker that aborts a transaction that has data here."""
+        if batch.marker is None or batch.marker.type is not ControlType.ABORT:
+            return False
+        known = self._producers.get(batch.producer_id)
+        return known is not None and known.transaction_first_offset != NONE
+
     def update(self, batches: Iterable[ProducerBatch], end_offset: int) -> list[AbortedTransaction]:
         """Add batches that were written, up to `end_offset`. Returns the new entries of the transaction index."""
         aborted = []

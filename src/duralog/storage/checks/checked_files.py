@@ -1,4 +1,6 @@
-"""Where checks read from: the disk of this machine, or something with the same interface, such as an object store.
+"""Where checks read from: any `FileSystem`.
+
+`duralog.scanning.remote_checks` has the files of an object store, read ahead.
 
 All raise the errors of the operating system: `FileNotFoundError` for a file that was removed, another `OSError` for one
 that cannot be read, and `CorruptRecord` for one that is not a file of its kind. Nothing is written.
@@ -8,14 +10,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from duralog.columnar.pieces import ByteSource
-from duralog.storage.disk.file_source import FileSource, is_growing, os_errors, read_small, size_of
-from duralog.storage.disk.file_system import File, FileSystem, check_small
-from duralog.storage.disk.found_files import FoundFile, in_order, look_into
+from duralog.storage.disk.file_source import LOCAL, FileSource, is_growing, os_errors, read_small, size_of
+from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.disk.found_files import FoundFile, look_into
 
 
 class CheckedFiles(Protocol):
@@ -37,64 +38,37 @@ class CheckedFiles(Protocol):
         """A log, to be read from its start to its end."""
 
 
-class LocalFiles:
-    """The disk of this machine."""
-
-    def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
-        return look_into(folder)
-
-    def read_small(self, path: str) -> bytes | None:
-        return read_small(path)
-
-    def size_of(self, path: str) -> int:
-        return size_of(path)
-
-    def is_growing(self, path: str, size: int) -> bool:
-        return is_growing(path, size)
-
-    def open(self, path: str) -> AbstractContextManager[ByteSource]:
-        try:
-            return FileSource(path)
-        except FileNotFoundError:
-            if not os.path.islink(path):
-                raise
-            raise OSError(errno.ENXIO, "a link to a file that is not there", path) from None
-
-
-LOCAL_FILES = LocalFiles()
-
-
 class FilesOf:
-    """The files of a file system, perhaps of one that only rehearses changes."""
+    """The files of a file system: of the local disk, or of one that only rehearses changes."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
 
     def look_into(self, folder: str) -> tuple[list[FoundFile], list[str]]:
-        with os_errors():
-            entries = self._fs.list(folder)
-        files = (os.path.join(folder, entry.name) for entry in entries if not entry.is_folder)
-        return in_order(files, (os.path.join(folder, entry.name) for entry in entries if entry.is_folder))
+        return look_into(folder, self._fs)
 
     def read_small(self, path: str) -> bytes | None:
-        if not self._fs.exists(path):
-            return None
-        check_small(path, self.size_of(path))
-        with os_errors():
-            return self._fs.read_all(path)
+        return read_small(path, self._fs)
 
     def size_of(self, path: str) -> int:
-        entry = self._fs.entry(path)
-        return 0 if entry is None else entry.size
+        return size_of(path, self._fs)
 
-    def is_growing(self, path: str, size: int) -> bool:  # noqa: ARG002 (no other process writes here)
-        return False
+    def is_growing(self, path: str, size: int) -> bool:
+        return is_growing(path, size, self._fs)
 
-    @contextmanager
-    def open(self, path: str) -> Iterator[File]:
-        with os_errors():
-            file = self._fs.open(path)
+    def open(self, path: str) -> AbstractContextManager[ByteSource]:
         try:
-            yield file
-        finally:
-            file.close()
+            return FileSource(path, self._fs)
+        except FileNotFoundError:
+            if not self._is_link(path):
+                raise
+            raise OSError(errno.ENXIO, "a link to a file that is not there", path) from None
+
+    def _is_link(self, path: str) -> bool:
+        """Whether a file that cannot be found is a link to one that does not exist."""
+        with os_errors():
+            is_listed = os.path.basename(path) in self._fs.list_names(os.path.dirname(path))
+        return is_listed and self._fs.entry(path) is None
+
+
+LOCAL_FILES = FilesOf(LOCAL)

@@ -44,7 +44,7 @@ from duralog.storage.metadata.metadata_log import (
     decode_snapshot,
     newest_snapshot,
 )
-from duralog.storage.metadata.topics import Placement
+from duralog.storage.metadata.topics import OneDirectory
 
 
 class DirectoryCheck:
@@ -139,7 +139,7 @@ class DirectoryCheck:
 
     def _check_placement(self, metadata: ClusterMetadata, live: Mapping[TopicPartition, PartitionReport]) -> None:
         node_id = DEFAULT_NODE_ID if self._meta is None or self._meta.node_id is None else self._meta.node_id
-        placement = Placement(node_id, None if self._meta is None else self._meta.directory_id)
+        placement = OneDirectory(node_id, None if self._meta is None else self._meta.directory_id)
         placed = {
             TopicPartition(topic.name, number)
             for topic in metadata.topics.values()

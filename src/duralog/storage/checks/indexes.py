@@ -24,7 +24,7 @@ from duralog.storage.segment.sparse_index import OFFSET_ENTRIES, TIME_ENTRIES, e
 
 
 class _Entries:
-    """The entries of an index as they stand in its file. Those that break the order are reported and left out."""
+    """The entries of an index as they are in its file. Those that break the order are reported and left out."""
 
     def __init__(
         self, path: str, data: bytes, layout: Layout, dtype: np.dtype[Any], base_offset: int, report: OnFinding

@@ -114,7 +114,10 @@ class Verification:
         has_logs = any(file.content is Content.LOG for file in files)
         # What is called .log may lie in a log directory, too, and be anything.
         has_partitions = any(parse_partition_folder(os.path.basename(os.path.normpath(folder))) for folder in folders)
-        is_partition = parse_partition_folder(os.path.basename(os.path.abspath(path))) is not None
+        is_directory = any(file.content is Content.META_PROPERTIES for file in files)
+        # A log directory may be called `broker-1`, too.
+        is_named = parse_partition_folder(os.path.basename(os.path.abspath(path))) is not None
+        is_partition = is_named and not is_directory
         is_partition |= has_logs and not has_partitions
         if is_partition:
             folders = [path]
@@ -182,7 +185,7 @@ class Verification:
     def _repr_html_(self) -> str:
         from duralog.notebook.notebook_tables import verification_html
 
-        return verification_html(self)
+        return verification_html(str(self.path), self.reports, self.totals.errors)
 
     def _wait(self, future: Future[Checked], name: str, show: ShowVerification | None) -> Checked:
         while True:

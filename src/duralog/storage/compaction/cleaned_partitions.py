@@ -25,7 +25,7 @@ from duralog.storage.compaction.cleaner_state import PartitionState, state_of
 from duralog.storage.compaction.cleaning import Cleaning, WaitFor
 from duralog.storage.compaction.cleaning_claims import CleaningClaims
 from duralog.storage.disk.background import Clock, Scheduler
-from duralog.storage.disk.log_directory import LogDirectory
+from duralog.storage.disk.log_directory import CheckpointFiles
 from duralog.storage.log.partition_log import Logs, PartitionLog
 from duralog.storage.log.retention import COMPACT, DELETE
 
@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 class CleanerOwner:
     """What the cleaner has from the store, or from the borrowed partition, that it works for."""
 
-    directory: LogDirectory
+    directory: CheckpointFiles
     logs: Logs
     clock: Clock
     scheduler: Scheduler

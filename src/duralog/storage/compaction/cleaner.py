@@ -41,6 +41,7 @@ from duralog.storage.compaction.report import CompactionProgress, CompactionRepo
 from duralog.storage.compaction.settings import CleanerSettings, CompactionSettings
 from duralog.storage.compaction.throttle import Throttle
 from duralog.storage.disk.background import Clock, steady_clock_ms
+from duralog.storage.disk.stoppable_lock import stopped_by
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
 
@@ -249,7 +250,8 @@ class Cleaner:
 
         def show(progress: CompactionProgress) -> None:
             cleaning.progress = progress
-            settings.on_progress(progress)
+            with stopped_by(cleaning.check_stop):
+                settings.on_progress(progress)
 
         end = cleaning.end = dirty.first_uncleanable.offset
         cleaning.log.flush(end)

@@ -18,13 +18,13 @@ from collections.abc import Iterable
 
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.format.topic_partition import TopicPartition
-from duralog.storage.disk.log_directory import LogDirectory
+from duralog.storage.disk.log_directory import CheckpointFiles
 
 
 class CleanerCheckpoint:
     """`write` brings changes to disk. Any thread may call any method."""
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: CheckpointFiles) -> None:
         self._directory = directory
         self._lock = threading.Lock()
         self._offsets = dict(directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT))

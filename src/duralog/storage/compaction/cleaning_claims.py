@@ -6,6 +6,7 @@ The lock in here is held briefly: never while a log's lock is taken, a file is t
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -26,7 +27,8 @@ class CleaningClaims:
         self._wait = wait
         self._changed = threading.Condition()
         self._cleanings: dict[TopicPartition, Cleaning] = {}
-        self._kept_away: set[TopicPartition] = set()
+        self._kept_away: Counter[TopicPartition] = Counter()
+        """How many contexts keep a partition from being compacted."""
         self._is_stopping = False
         forks.belongs_here(self)
 
@@ -75,7 +77,8 @@ class CleaningClaims:
             yield
         finally:
             with self._changed:
-                self._kept_away.difference_update(partitions)
+                self._kept_away.subtract(partitions)
+                self._kept_away += Counter()  # Without those at zero.
 
     def hurry(self) -> None:
         """End the pauses of all compactions."""

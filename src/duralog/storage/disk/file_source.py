@@ -15,9 +15,9 @@ from types import TracebackType
 
 from duralog.errors import CorruptRecord, Fault, StorageError
 from duralog.storage.disk.background import wall_clock_ms
-from duralog.storage.disk.file_system import LARGEST_SMALL_FILE_BYTES, LocalFileSystem, check_small
+from duralog.storage.disk.file_system import LARGEST_SMALL_FILE_BYTES, FileSystem, LocalFileSystem, check_small
 
-_LOCAL = LocalFileSystem()
+LOCAL = LocalFileSystem()
 _READ_ATTEMPTS = 3
 _LATELY_MS = 2_000
 _GROWTH_CHECKS = 25
@@ -38,11 +38,11 @@ def os_errors() -> Iterator[None]:
 class FileSource:
     """A regular file, open for reading at any position. `size` is what it was when the file was opened."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], fs: FileSystem = LOCAL) -> None:
         self.name = os.fspath(path)
         with os_errors():
             try:
-                self._file = _LOCAL.open(self.name)
+                self._file = fs.open(self.name)
             except StorageError as error:
                 if error.__cause__ is None:
                     raise CorruptRecord("not a regular file", file=self.name) from None
@@ -71,7 +71,7 @@ class FileSource:
         self.close()
 
 
-def read_small(path: str) -> bytes | None:
+def read_small(path: str, fs: FileSystem = LOCAL) -> bytes | None:
     """All of a file that is not a log; None if there is no such file.
 
     A broker cuts the unused end off an index when its segment is complete. So a file that becomes shorter is read
@@ -81,7 +81,7 @@ def read_small(path: str) -> bytes | None:
     while True:
         attempts -= 1
         try:
-            with FileSource(path) as source:
+            with FileSource(path, fs) as source:
                 return source.read_all()
         except FileNotFoundError:
             return None
@@ -90,16 +90,16 @@ def read_small(path: str) -> bytes | None:
                 raise
 
 
-def size_of(path: str) -> int:
+def size_of(path: str, fs: FileSystem = LOCAL) -> int:
     """The size of a file that was listed; 0 if it was removed meanwhile."""
     try:
-        entry = _LOCAL.entry(path)
+        entry = fs.entry(path)
     except StorageError:
         return 0
     return 0 if entry is None else entry.size
 
 
-def is_growing(path: str, size: int) -> bool:
+def is_growing(path: str, size: int, fs: FileSystem = LOCAL) -> bool:
     """Whether another process appends to a file that had this size.
 
     A write of several pages becomes visible page by page, and the writer may be paused in the middle of it. So a file
@@ -107,7 +107,7 @@ def is_growing(path: str, size: int) -> bool:
     """
     for _ in range(_GROWTH_CHECKS):
         with os_errors():
-            entry = _LOCAL.entry(path)
+            entry = fs.entry(path)
         if entry is None:
             return False
         if entry.size != size:

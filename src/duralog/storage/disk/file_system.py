@@ -22,11 +22,11 @@ What must always be true:
 - Access to a mapped page beyond the end of its file kills the process, and so does a page of a hole for which a full
   disk has no block. Hence `MappedFile.reserve` before a write, and no reader may use a page that is cut off.
 
-A few calls of `os` in this package do not go through `FileSystem`:
+A few calls of `os` in `storage` do not go through `FileSystem`:
 - `local_lock` and `lent_lock`: POSIX locks on ranges of bytes, which belong to the process and its descriptors.
 - `forks`: process ids, and the hook that runs in a forked child.
-- `found_files.look_into`: lists a folder with links to files that do not exist, which checks report.
 - `rehearsal`: temporary files without a name.
+- `storage.read_only_partitions`: follows folders by their times in nanoseconds, which `Entry` does not have.
 - `os.path`: names only, no I/O.
 """
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from types import TracebackType
 from typing import Protocol
 from weakref import WeakSet
 
@@ -89,12 +90,33 @@ def _on_fork() -> None:
 os.register_at_fork(after_in_child=_on_fork)
 
 
+class HeldLock(Protocol):
+    """A lock of `threading`, or what replaces it in a child."""
+
+    def acquire(self, blocking: bool = True, /) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None, /
+    ) -> None: ...
+
+
 class RefusingLock:
     """Replaces a lock in a child: entering it raises the error."""
 
     def __init__(self, what: str, owner: Process) -> None:
         self._what = what
         self._owner = owner
+
+    def acquire(self, _: bool = True, /) -> bool:
+        self._owner.check(self._what)
+        return False
+
+    def release(self) -> None:
+        """Nothing to do: it was never acquired."""
 
     def __enter__(self) -> None:
         self._owner.check(self._what)

@@ -1,7 +1,6 @@
 """What the files of a log directory are, by their names: which partition, which segment, which kind of file.
 
-No file is opened here. A folder is listed with `os.scandir` and not through `FileSystem.list`: a link to a file that is
-not there must be listed too, so that a check can report it, and the sizes are not needed.
+No file is opened here. A link to a file that does not exist is listed too, so that a check can report it.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ from duralog.format.filenames import (
     parse_partition_folder,
     parse_segment_file,
 )
+from duralog.storage.disk.file_source import LOCAL, os_errors
+from duralog.storage.disk.file_system import FileSystem
 
 
 class Content(IntEnum):
@@ -144,14 +145,15 @@ def list_folder(folder: str, *, on_refusal: Callable[[OSError], None]) -> list[F
     return found
 
 
-def look_into(folder: str) -> tuple[list[FoundFile], list[str]]:
+def look_into(folder: str, fs: FileSystem = LOCAL) -> tuple[list[FoundFile], list[str]]:
     """The files of a folder by offset and kind, and the paths of its folders by topic and partition."""
-    files: list[str] = []
-    folders: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            (folders if entry.is_dir() else files).append(entry.path)
-    return in_order(files, folders)
+    with os_errors():
+        # Names first: a file that is created meanwhile is in the listing, and has its kind.
+        names = fs.list_names(folder)
+        entries = fs.list(folder)
+    folders = {entry.name for entry in entries if entry.is_folder}
+    files = names.union(entry.name for entry in entries) - folders
+    return in_order((os.path.join(folder, name) for name in files), (os.path.join(folder, name) for name in folders))
 
 
 def in_order(files: Iterable[str], folders: Iterable[str]) -> tuple[list[FoundFile], list[str]]:
@@ -177,6 +179,7 @@ def directory_of(path: str) -> tuple[str, PartitionFolder | None]:
     if normal in (os.curdir, os.pardir):
         normal = os.path.abspath(path)
     folder = parse_partition_folder(os.path.basename(normal))
-    if folder is None:
+    if folder is None or os.path.exists(os.path.join(normal, META_PROPERTIES)):
+        # A log directory may be called `broker-1`, too.
         return path, None
     return os.path.dirname(normal) or os.curdir, folder

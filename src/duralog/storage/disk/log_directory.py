@@ -1,4 +1,4 @@
-"""One directory of Kafka's `log.dirs`: its partition folders, and the files that belong to no partition.
+"""One directory of Kafka's `log.dirs`: its owner, its lock, its partition folders and its checkpoints.
 
     .lock                     locked while the directory is open for writing
     meta.properties           the node and the cluster that own the directory
@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.checkpoints import PartitionOffset, decode_offset_checkpoint, encode_offset_checkpoint
@@ -59,12 +60,22 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The folders with the name of a partition, without Kafka's `-future` and `-stray` folders."""
+    """The folders with the name of a partition, without Kafka's `-stray` folders."""
 
     live: Sequence[TopicPartition]
     """Sorted, without the metadata log. A folder that is not in the metadata may only be named like a partition."""
     deleted: Sequence[PartitionFolder]
     """Folders of deleted topics. They are to be removed."""
+    future: Sequence[PartitionFolder]
+    """Copies of partitions that are being moved here from another directory."""
+
+
+class CheckpointFiles(Protocol):
+    """Checkpoints with one offset per partition: of one directory, or of several."""
+
+    def read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]: ...
+
+    def write_checkpoint(self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]) -> None: ...
 
 
 class LogDirectory:
@@ -80,12 +91,34 @@ class LogDirectory:
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         self._checkpoint_lock = threading.Lock()
         self._broker_epoch = _NO_BROKER_EPOCH
+        self.meta: MetaProperties | None = None
+        """Its owner, as soon as that was read or written."""
+        self.was_clean = False
+        """It was closed cleanly before it was opened."""
+        self.failure: Exception | None = None
+        """Why the directory is offline: nothing in it is read or written any more."""
+        self.checkpoint_error: StorageError | None = None
+        """Why a checkpoint could not be written. The directory is about to go offline."""
+
+    def __repr__(self) -> str:
+        return f"LogDirectory({self.path!r})"
+
+    @property
+    def directory_id(self) -> str | None:
+        return None if self.meta is None else self.meta.directory_id
+
+    @property
+    def held_lock(self) -> Lock | None:
+        return self._lock
 
     def path_of(self, name: str) -> str:
         return f"{self.path}/{name}"
 
     def folder_of(self, partition: TopicPartition) -> str:
         return self.path_of(PartitionFolder(partition.topic, partition.partition).name)
+
+    def has_folder(self, partition: TopicPartition) -> bool:
+        return self._files.exists(self.folder_of(partition))
 
     def lock(self) -> Lock:
         """Lock the directory against other writers, Kafka included. Raises `StoreLocked` if another one has it."""
@@ -113,6 +146,7 @@ class LogDirectory:
     def folders(self) -> Folders:
         live: list[TopicPartition] = []
         deleted: list[PartitionFolder] = []
+        future: list[PartitionFolder] = []
         for entry in self._files.list(self.path):
             folder = parse_partition_folder(entry.name) if entry.is_folder else None
             if folder is None or folder.topic == CLUSTER_METADATA:
@@ -121,7 +155,9 @@ class LogDirectory:
                 live.append(TopicPartition(folder.topic, folder.partition))
             elif folder.state is FolderState.DELETED:
                 deleted.append(folder)
-        return Folders(sorted(live), deleted)
+            elif folder.state is FolderState.FUTURE:
+                future.append(folder)
+        return Folders(sorted(live), deleted, future)
 
     def are_partitions(self, folders: Iterable[TopicPartition]) -> bool:
         """Whether these folders of one topic, which is not in the metadata, are partitions.
@@ -165,26 +201,28 @@ class LogDirectory:
         if not self._files.exists(path):
             return None
         try:
-            return decode_meta_properties(self._files.read_all(path))
+            self.meta = decode_meta_properties(self._files.read_all(path))
         except CorruptRecord as error:
             raise error.in_file(path) from None
+        return self.meta
 
-    def write_new_meta(self, node_id: int | None, now_ms: int) -> MetaProperties:
-        """Assign a directory without an owner to a node of a new cluster."""
-        meta = MetaProperties(
+    def write_meta(self, cluster_id: str | None, node_id: int | None, now_ms: int) -> MetaProperties:
+        """Assign the directory to a node, of a new cluster if no id is given. It gets an id of its own."""
+        self.meta = MetaProperties(
             version=META_PROPERTIES_VERSION,
-            cluster_id=random_uuid(),
+            cluster_id=random_uuid() if cluster_id is None else cluster_id,
             node_id=DEFAULT_NODE_ID if node_id is None else node_id,
             directory_id=random_uuid(),
         )
-        data = encode_meta_properties(meta, written=_as_java_writes(now_ms))
+        data = encode_meta_properties(self.meta, written=_as_java_writes(now_ms))
         self._files.replace(self.path_of(META_PROPERTIES), data)
-        return meta
+        return self.meta
 
     def take_clean_shutdown(self) -> bool:
         """Whether the directory was closed cleanly. The marker is removed; `put_clean_shutdown` writes it again."""
         path = self.path_of(CLEAN_SHUTDOWN)
-        if not self._files.exists(path):
+        self.was_clean = self._files.exists(path)
+        if not self.was_clean:
             return False
         try:
             broker_epoch = decode_json_object(self._files.read_all(path)).get("brokerEpoch")

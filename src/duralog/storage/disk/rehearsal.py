@@ -30,7 +30,7 @@ class RehearsalFileSystem:
         if isinstance(content, str) and not writable:
             return self._below.open(content)
         if content is None and not create:
-            raise StorageError(f"{path}: cannot open: there is no such file")
+            raise StorageError(f"{path}: cannot open: there is no such file") from FileNotFoundError(path)
         return RehearsedFile(path, self._content(path))
 
     def map(self, path: str, size: int) -> RehearsedMapping:

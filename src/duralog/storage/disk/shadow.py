@@ -1,7 +1,7 @@
 """A file system that keeps changes in memory: for opening a directory read-only.
 
 Opening a log cleans up after a crash: files are renamed, removed and rewritten. Opening it read-only runs the same
-code, but nothing reaches the disk: a name may stand for a file with another name, be hidden, or have its contents in
+code, but nothing reaches the disk: a name may lead to a file with another name, be hidden, or have its contents in
 memory.
 
 Another process may write to the directory. So a folder is listed until two listings agree, and that listing is kept. A

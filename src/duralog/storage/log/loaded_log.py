@@ -18,6 +18,9 @@ from duralog.storage.segment.segments import Segments
 RunLater = Callable[[int, str, Callable[[], None]], None]
 """Runs a function after a delay in milliseconds. The name is for error messages."""
 
+OnFailure = Callable[[str, BaseException], None]
+"""Called with the folder of a log and the error after which it is unknown what is on disk, under the log's lock."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
@@ -32,7 +35,8 @@ class LoadedLog:
     read_producers: Callable[[], ProducerState]
     """Returns the producer state at `end_offset`. For a read-only log, this reads part of the log."""
     producer_snapshots: ProducerSnapshots
-    leader_epochs: LeaderEpochs
+    read_leader_epochs: Callable[[], LeaderEpochs]
+    """For a read-only log, this reads the file."""
     check_lock: Callable[[], None] = lambda: None
     """Raises `LockLost` if the lock of the directory no longer keeps other processes out."""
 
@@ -50,4 +54,5 @@ class LogEnvironment:
     run_later: RunLater = _at_once
     """For work that no caller waits for: flushing after a roll, removing the files of deleted segments."""
     random_below: RandomBelow = random.randrange
+    on_failure: OnFailure | None = None
     flush_times: FlushTimes = field(default_factory=FlushTimes)

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING
 
 from duralog.config import TopicConfig
 from duralog.errors import CompactionStopped, OffsetOutOfRange, StorageError
+from duralog.format.checkpoints import EpochStart
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
 from duralog.format.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from duralog.format.producer_snapshot import ProducerEntry
 from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
 from duralog.format.varint import Bytes
-from duralog.storage.append.batch_admission import Stamp
+from duralog.storage.append.batch_admission import Stamp, TakesLong
 from duralog.storage.append.origin import AppendOrigin
 from duralog.storage.append.plain_admission import admit_plain
 from duralog.storage.append.record_append import SendingProducer, batches_of_records, batches_of_table, marker_batch
 from duralog.storage.append.validation import validate
 from duralog.storage.disk.file_system import FileSystem
+from duralog.storage.log.copying import append_copied, change_over, complete, copy_new, end_copy, is_beginning
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.readable_log import ReadableLog
@@ -165,7 +167,8 @@ class PartitionLog(ReadableLog):
     @property
     def leader_epoch(self) -> int:
         """The leader epoch of new batches."""
-        return self._writer.leader_epoch
+        writer = self._writer
+        return max(writer.leader_epoch, writer.epochs.latest_epoch) if writer.read_only else writer.leader_epoch
 
     # Appending
 
@@ -220,11 +223,15 @@ class PartitionLog(ReadableLog):
         """Append encoded batches of a client. They are checked, and get their offsets in place if `data` is writable.
 
         With `AppendOrigin.AS_IS` they keep their bytes, including offsets: for copies of other logs. The same holds for
-        `AppendOrigin.RESTORED`, except for a leader epoch of -1. With `is_quick`, a batch that takes long to check
-        raises `TakesLong`, and is neither written nor changed.
+        `AppendOrigin.RESTORED`, except for a leader epoch of -1. With `is_quick`, a batch that takes long to check, or
+        that has to wait for another thread, raises `TakesLong`, and is neither written nor changed.
         """
         writer = self._writer
-        with writer.lock:
+        lock = writer.lock
+        # Another thread may wait for the disk while it holds the lock.
+        if not lock.acquire(not is_quick):
+            raise TakesLong("another thread changes the log")
+        try:
             if writer.refusal is not None:
                 writer.check_writable()
             next_offset, leader_epoch, now_ms = writer.view.end_offset, writer.leader_epoch, writer.clock()
@@ -241,6 +248,8 @@ class PartitionLog(ReadableLog):
                     is_quick=is_quick,
                 )
             return writer.append(batches, origin=origin, transaction_version=transaction_version)
+        finally:
+            lock.release()
 
     def end_transaction(
         self,
@@ -340,6 +349,36 @@ class PartitionLog(ReadableLog):
         with self._writer.lock:
             self._writer.check_writable()
             swap_in(self._writer, old, new, check)
+
+    def copy_new(self, copy: PartitionLog, on_bytes: Callable[[int], None]) -> None:
+        """Append to a copy what it does not have yet. `on_bytes` is called with each piece, and may raise to stop."""
+        copy_new(self.view, copy._writer, on_bytes)
+
+    def append_copied(self, batches: Bytes, segment_base: int) -> None:
+        """Append batches of another log as they are. `segment_base` is the base offset of their segment there."""
+        append_copied(self._writer, batches, segment_base)
+
+    def end_copy(self, start_offset: int, end_offset: int, epochs: Sequence[EpochStart]) -> None:
+        """After the last batch of another log: let this one start and end where that does, and have its history."""
+        self._writer.check_writable()
+        end_copy(self._writer, start_offset, end_offset, epochs)
+
+    def has_beginning(self, copy: PartitionLog) -> bool:
+        """Whether this log begins with the files of a copy, so that what is missing can be appended to it."""
+        return is_beginning(copy.view, self.view)
+
+    def complete(self, copy: PartitionLog) -> None:
+        """Give a copy the rest of what this log has, and close it durably. REQUIRES: `writers_waiting` is held."""
+        self._writer.check_writable()
+        complete(self._writer, copy._writer)
+
+    def change_over(self, old_folder: str, rename: Callable[[], None], load: Callable[[], PartitionLog]) -> None:
+        """Rename the folder with `rename`, and continue in the files of another log with the same records.
+
+        Readers of the old files read on. These are removed after `file.delete.delay.ms`, with their folder.
+        REQUIRES: `writers_waiting` is held.
+        """
+        change_over(self._writer, old_folder, rename, lambda: load()._writer)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off the batch that holds the offset, and all after it."""

@@ -7,10 +7,10 @@ when the log changes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from duralog.errors import arrow_needed
+from duralog.errors import UnknownTopic, arrow_needed
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 DEFAULT_SLICE_BYTES = 1 << 20
 
+FindLog = Callable[[TopicPartition], "ReadableLog | None"]
+
+
+def _alone(partition: TopicPartition) -> ReadableLog | None:
+    raise UnknownTopic(f"{partition} is not known: the log was not opened by a store")
+
 
 class ReadableLog(ABC):
     """One partition as its readers see it."""
@@ -35,6 +41,8 @@ class ReadableLog(ABC):
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
+        self.find_log: FindLog = _alone
+        """Another log of the same store, which may have the schemas. Raises `UnknownTopic`."""
 
     def __repr__(self) -> str:
         return f"<PartitionLog {self.topic}-{self.partition} from {self.start_offset} to {self.end_offset}>"
@@ -104,10 +112,13 @@ class ReadableLog(ABC):
         *,
         isolation: str = Isolation.READ_UNCOMMITTED,
         columns: Sequence[str] | None = None,
+        decode: str | Mapping[str, Any] | None = None,
     ) -> pa.Table:
         """The records from `start_offset` up to, not including, `end_offset` as a table of all or of these columns.
 
-        By default, from the start of the log to its current end.
+        By default, from the start of the log to its current end. `decode` turns keys and values into typed columns by
+        their schemas, as in `duralog.scan`: "auto", a format of the values, or options. Fields are chosen with dots,
+        `columns=["value.customer.id"]`, and what does not decode is in the column `_corrupt`.
         """
         # Not at the top: pyarrow takes long to load, and is only needed for tables.
         with arrow_needed():
@@ -122,8 +133,20 @@ class ReadableLog(ABC):
             view.check_offset(end_offset)
             end = min(end, end_offset)
         partition = TopicPartition(self.topic, self.partition)
-        batches = read_record_batches(view, start, end, level, partition=partition, columns=columns)
-        return to_table(batches, columns)
+
+        def read(names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+            return read_record_batches(view, start, end, level, partition=partition, columns=names)
+
+        if decode is None:
+            return to_table(read(columns), columns)
+        with arrow_needed():
+            from duralog.storage.log.typed_reading import read_typed
+
+        def find_view(found: TopicPartition) -> LogView | None:
+            log = self if found == partition else self.find_log(found)
+            return None if log is None else log.view
+
+        return read_typed(partition, find_view, level, read, decode=decode, columns=columns)
 
     def to_pandas(
         self,
@@ -132,12 +155,14 @@ class ReadableLog(ABC):
         *,
         isolation: str = Isolation.READ_UNCOMMITTED,
         columns: Sequence[str] | None = None,
+        decode: str | Mapping[str, Any] | None = None,
     ) -> pandas.DataFrame:
         """Like `read_arrow`, as a pandas data frame. Requires pandas."""
         with arrow_needed():
             from duralog.columnar.tables import to_pandas
 
-        return to_pandas(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
+        table = self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns, decode=decode)
+        return to_pandas(table)
 
     def to_polars(
         self,
@@ -146,12 +171,14 @@ class ReadableLog(ABC):
         *,
         isolation: str = Isolation.READ_UNCOMMITTED,
         columns: Sequence[str] | None = None,
+        decode: str | Mapping[str, Any] | None = None,
     ) -> polars.DataFrame:
         """Like `read_arrow`, as a polars data frame. Requires polars."""
         with arrow_needed():
             from duralog.columnar.tables import to_polars
 
-        return to_polars(self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns))
+        table = self.read_arrow(start_offset, end_offset, isolation=isolation, columns=columns, decode=decode)
+        return to_polars(table)
 
     def read_slice(
         self,

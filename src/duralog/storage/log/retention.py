@@ -180,7 +180,7 @@ class RetentionReport:
     def _repr_html_(self) -> str:
         from duralog.notebook.notebook_tables import retention_html
 
-        return retention_html(self)
+        return retention_html(self.removals, self.failures.items())
 
 
 def plan(log: AgingLog, policies: Iterable[RetentionPolicy] = BUILT_IN_POLICIES) -> list[Removal]:

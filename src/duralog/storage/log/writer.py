@@ -8,9 +8,10 @@ What must always be true:
 - An append is all or nothing. After a failed append the log is as before, and accepts the next one.
 - A process writes only while its lock keeps others out. A forked child never writes, nor does a process whose lock file
   was removed: there, closing a log only closes its files.
+- A flush that cannot open a file for lack of descriptors is done again by the next one.
 - After a failed fsync it is unknown what is on disk, and a second fsync would not report it. So the log accepts no more
   appends until it is opened again, which checks the files. Kafka takes the whole directory offline
-  (`LogDirFailureChannel`); here it is only this log.
+  (`LogDirFailureChannel`); so does a store of several directories, and one of a single directory only this log.
 
 If the machine dies, everything below the recovery point is durable. What follows may be damaged: opening the log again
 cuts it after the last valid batch.
@@ -18,6 +19,7 @@ cuts it after the last valid batch.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -38,6 +40,7 @@ from duralog.storage.append.validation import ValidBatches
 from duralog.storage.disk import forks
 from duralog.storage.disk.file_system import LockLost
 from duralog.storage.log.abort_markers import AbortMarkers
+from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.loaded_log import LoadedLog, LogEnvironment
 from duralog.storage.log.retention import DELETE
 from duralog.storage.log.rolling import (
@@ -86,7 +89,7 @@ class LogWriter:
         read_only: bool,
         leader_epoch: int,
     ) -> None:
-        self.lock: AbstractContextManager[object] = RLock()
+        self.lock: forks.HeldLock = RLock()
         self.config = config
         self.plain_rules = plain_rules(config)
         self.clock = environment.clock
@@ -96,11 +99,12 @@ class LogWriter:
         self.read_only = read_only
         self._read_producers = loaded.read_producers
         self.snapshots = loaded.producer_snapshots
-        self.epochs = loaded.leader_epochs
-        self.leader_epoch = max(loaded.leader_epochs.latest_epoch, leader_epoch)
+        self._read_epochs = loaded.read_leader_epochs
+        self.leader_epoch = leader_epoch if read_only else max(self.epochs.latest_epoch, leader_epoch)
         self.recovery_point = loaded.recovery_point
         self.last_flush_ms = self.clock()
         self._flush_times = environment.flush_times
+        self._on_failure = environment.on_failure
         self.appended_bytes = 0
         """Since the log was opened."""
         self.refusal: str | None = "it was opened for reading" if read_only else None
@@ -143,6 +147,22 @@ class LogWriter:
         for segment in self.view.segments:
             segment.disown()
 
+    def adopt(self, other: LogWriter) -> None:
+        """Continue in the files of another log that has the same records and is no longer used.
+
+        REQUIRES: the lock and `flushing` are held.
+        """
+        view = self.view
+        self.folder = other.folder
+        self.snapshots, self.epochs, self.abort_markers = other.snapshots, other.epochs, other.abort_markers
+        self._read_producers = other._read_producers
+        self._check_directory_lock = other._check_directory_lock
+        self.recovery_point = other.recovery_point
+        self._rolled = []
+        self.has_new_names, self.has_left_files = True, False
+        self.follow(self.config)
+        self.publish(other.view.segments, view.start_offset, view.end_offset)
+
     def _check_lock(self) -> None:
         try:
             self._check_directory_lock()
@@ -159,6 +179,10 @@ class LogWriter:
     @cached_property
     def producers(self) -> ProducerState:
         return self._read_producers()
+
+    @cached_property
+    def epochs(self) -> LeaderEpochs:
+        return self._read_epochs()
 
     def publish(self, segments: Segments, start_offset: int, end_offset: int) -> None:
         """Publish a new view for readers."""
@@ -179,6 +203,8 @@ class LogWriter:
         if self.refusal is None:
             self.refusal = f"it must be opened again after this: {error}"
             _log.error("%s: the log accepts no more appends until it is opened again: %s", self.folder, error)
+            if self._on_failure is not None:
+                self._on_failure(self.folder, error)
 
     def stamp(self) -> Stamp:
         """The stamp of the next batches."""
@@ -217,7 +243,12 @@ class LogWriter:
         if self.on_expired is not None:
             self._report_expired(max_timestamp_ms)
         if last_offset + 1 - self.recovery_point >= config.flush_messages:
-            self.flush()
+            try:
+                self.flush()
+            except StorageError as error:
+                # Also without a failed fsync: the retry of an idempotent producer is not appended, so not flushed.
+                self.fail(error)
+                raise
         return _as_result((base_offset, last_offset, append_time_ms, False))
 
     def _report_expired(self, timestamp_ms: int) -> None:
@@ -233,6 +264,10 @@ class LogWriter:
         view = self.view
         segment = view.segments.active
         size_bytes = segment.size_bytes
+        if batches.producer_batches and any(map(self.producers.aborts, batches.producer_batches)):
+            # Before anything is written: what cannot be opened then needs no undoing, which would open files, too.
+            segment.transaction_index.prepare()
+            self.has_new_names = True
         try:
             segment.append(batches.buffers, batches.extents)
             if batches.producer_batches:
@@ -353,8 +388,9 @@ class LogWriter:
                 if self.has_new_names or any(found.base_offset >= self.recovery_point for found in segments):
                     self._sync_names()
             except StorageError as error:
-                # A segment that was deleted meanwhile does not matter.
-                if flushed is None or flushed in self.view.segments:
+                # A segment that was deleted meanwhile does not matter. A file that could not be opened was not synced:
+                # the next flush does it.
+                if not _lacks_descriptors(error) and (flushed is None or flushed in self.view.segments):
                     self.fail(error)
                 raise
             for segment in list(self._rolled):
@@ -421,3 +457,9 @@ class LogWriter:
         if is_new or self.has_new_names:
             # After a clean stop, a log without a snapshot counts as one without idempotent producers.
             self._sync_names()
+
+
+def _lacks_descriptors(error: StorageError) -> bool:
+    """Whether a file could not be opened, since the process or the machine has too many open files."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE)

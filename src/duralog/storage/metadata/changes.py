@@ -10,7 +10,8 @@ starts, it elects itself and raises the epochs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from duralog.config.plurals import plural
@@ -18,7 +19,8 @@ from duralog.errors import InvalidRecord, InvalidTopic, TopicExists
 from duralog.format.filenames import collision_key, topic_name_fault
 from duralog.format.internal.internal_topics import CLUSTER_METADATA, COORDINATOR_TOPICS, PLACED_BY_COUNT
 from duralog.format.internal.metadata_records import METADATA_TYPES, MetadataRecord
-from duralog.format.uuids import random_uuid
+from duralog.format.topic_partition import TopicPartition
+from duralog.format.uuids import ZERO_UUID, random_uuid
 from duralog.storage.metadata.acls import Acl
 from duralog.storage.metadata.client_quotas import QuotaChanges, quota_fields
 from duralog.storage.metadata.cluster_metadata import (
@@ -49,12 +51,17 @@ MOST_PARTITIONS = 10_000
 PRODUCER_ID_BLOCK = 1000
 """The number of producer ids that a broker takes at a time, as in Kafka. Unused ids are lost."""
 
+_NEW_PARTITION = "PARTITION_RECORD"
 _NO_BROKER_EPOCH = -1
+_SAME_LEADER = -2
 _LAST_PRODUCER_ID = 2**63 - 1
 
 # The metadata versions from which on Kafka writes partition records of version 1 and of version 2.
 _DIRECTORIES_SINCE = 17
 _ELIGIBLE_REPLICAS_SINCE = 23
+DirectoryIds = Callable[[range], Sequence[str]]
+"""Returns the ids of the directories for new partitions of these numbers."""
+
 _TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items()}
 
 
@@ -85,7 +92,7 @@ def create_topic(
     partitions: int,
     configs: Mapping[str, str],
     node_id: int,
-    directory_id: str,
+    directory_ids: DirectoryIds,
     topic_id: str | None = None,
 ) -> list[MetadataRecord]:
     """A new topic. The configs are those of `config.topic_config_texts`; without an id it gets a random one."""
@@ -104,13 +111,13 @@ def create_topic(
         [
             _record("TOPIC_RECORD", name=name, topic_id=topic_id),
             *(_config_record(TOPIC_RESOURCE, name, key, value) for key, value in configs.items()),
-            *_partition_records(metadata, topic_id, 0, partitions, node_id, directory_id),
+            *_partition_records(metadata, topic_id, range(partitions), node_id, directory_ids),
         ],
     )
 
 
 def add_partitions(
-    metadata: ClusterMetadata, name: str, *, partitions: int, node_id: int, directory_id: str
+    metadata: ClusterMetadata, name: str, *, partitions: int, node_id: int, directory_ids: DirectoryIds
 ) -> list[MetadataRecord]:
     """More partitions for a topic. `partitions` is the new total."""
     topic = metadata.topic(name)
@@ -119,7 +126,7 @@ def add_partitions(
         raise InvalidTopic(f"{name} has {plural(present, 'partition')}; it can only get more, not {partitions}")
     if name in COORDINATOR_TOPICS:
         raise InvalidTopic(f"{name} cannot get more partitions: {PLACED_BY_COUNT}")
-    records = _partition_records(metadata, topic.topic_id, present, partitions, node_id, directory_id)
+    records = _partition_records(metadata, topic.topic_id, range(present, partitions), node_id, directory_ids)
     return _after_open_transaction(metadata, records)
 
 
@@ -195,6 +202,22 @@ def take_producer_ids(metadata: ClusterMetadata, *, node_id: int) -> list[Metada
     return _after_open_transaction(metadata, [taken])
 
 
+def raise_producer_ids(metadata: ClusterMetadata, *, next_producer_id: int, node_id: int) -> list[MetadataRecord]:
+    """Let the next block of producer ids begin at this one."""
+    raised = _record(
+        "PRODUCER_IDS_RECORD", broker_id=node_id, broker_epoch=_NO_BROKER_EPOCH, next_producer_id=next_producer_id
+    )
+    return _after_open_transaction(metadata, [raised])
+
+
+def in_epoch(record: MetadataRecord, leader_epochs: Mapping[int, int]) -> MetadataRecord:
+    """The record, with the leader epoch of its partition if it makes one."""
+    if record.type_name != _NEW_PARTITION or isinstance(record.fields, bytes):
+        return record
+    epoch = leader_epochs.get(record.fields["partition_id"], record.fields["leader_epoch"])
+    return replace(record, fields={**record.fields, "leader_epoch": epoch})
+
+
 def _after_open_transaction(metadata: ClusterMetadata, records: list[MetadataRecord]) -> list[MetadataRecord]:
     """Abort a metadata transaction in which Kafka died, or Kafka would abort it together with these records."""
     if metadata.is_in_transaction:
@@ -202,19 +225,52 @@ def _after_open_transaction(metadata: ClusterMetadata, records: list[MetadataRec
     return records
 
 
-def _partition_records(
-    metadata: ClusterMetadata, topic_id: str, first: int, end: int, node_id: int, directory_id: str
+def assign_directories(
+    metadata: ClusterMetadata, directory_ids: Mapping[TopicPartition, str], *, node_id: int
 ) -> list[MetadataRecord]:
-    if not 1 <= end - first <= MOST_PARTITIONS:
-        raise InvalidTopic(
-            f"{end - first} partitions cannot be created: the number must be from 1 to {MOST_PARTITIONS}"
-        )
+    """Say in which directories of a node these partitions are. No records if the metadata says so, or is too old."""
+    version = _partition_version(metadata)
+    if not version:
+        return []
+    records = []
+    for (name, number), directory_id in directory_ids.items():
+        topic = metadata.topic(name)
+        partition = topic.partitions[number]
+        replica = partition.replicas.index(node_id)
+        directories = list(partition.directories) or [ZERO_UUID] * len(partition.replicas)
+        if directories[replica] != directory_id:
+            directories[replica] = directory_id
+            records.append(
+                _record(
+                    "PARTITION_CHANGE_RECORD",
+                    version=version,
+                    partition_id=number,
+                    topic_id=topic.topic_id,
+                    leader=_SAME_LEADER,
+                    directories=directories,
+                )
+            )
+    return _after_open_transaction(metadata, records) if records else []
+
+
+def _partition_version(metadata: ClusterMetadata) -> int:
+    """The version of records of partitions. From 1 on, they name directories."""
     level = metadata.features.get(METADATA_VERSION, FEATURE_LEVELS[METADATA_VERSION])
-    version = (level >= _DIRECTORIES_SINCE) + (level >= _ELIGIBLE_REPLICAS_SINCE)
-    directories = {"directories": [directory_id]} if level >= _DIRECTORIES_SINCE else {}
+    return (level >= _DIRECTORIES_SINCE) + (level >= _ELIGIBLE_REPLICAS_SINCE)
+
+
+def _partition_records(
+    metadata: ClusterMetadata, topic_id: str, numbers: range, node_id: int, directory_ids: DirectoryIds
+) -> list[MetadataRecord]:
+    if not 1 <= len(numbers) <= MOST_PARTITIONS:
+        raise InvalidTopic(
+            f"{numbers.stop - numbers.start} partitions cannot be created: the number must be from 1 to"
+            f" {MOST_PARTITIONS}"
+        )
+    version = _partition_version(metadata)
     return [
         _record(
-            "PARTITION_RECORD",
+            _NEW_PARTITION,
             version=version,
             partition_id=partition,
             topic_id=topic_id,
@@ -225,9 +281,9 @@ def _partition_records(
             leader=node_id,
             leader_epoch=0,
             partition_epoch=0,
-            **directories,
+            **({"directories": [directory_id]} if version else {}),
         )
-        for partition in range(first, end)
+        for partition, directory_id in zip(numbers, directory_ids(numbers), strict=True)
     ]
 
 

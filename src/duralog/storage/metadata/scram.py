@@ -1,7 +1,7 @@
 """SCRAM credentials of users, as the cluster metadata holds them. In Kafka: `ScramImage` and `ScramControlManager`.
 
 A credential holds no password: a salt, a number of iterations, and two keys that are derived from the password (RFC
-5802). Whoever has it can answer a client as this broker would, but cannot log in with it. No `repr` shows it.
+5802). Someone who has it can answer a client as this broker would, but cannot log in with it. No `repr` shows it.
 
 As in Kafka, names and passwords are used as they are, in UTF-8: they are not normalized by SASLprep.
 """

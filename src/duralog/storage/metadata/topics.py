@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Protocol
 
@@ -32,7 +34,8 @@ from duralog.errors import (
 )
 from duralog.format.internal.metadata_records import MetadataRecord
 from duralog.format.layout import NO_LEADER_EPOCH
-from duralog.format.uuids import ZERO_UUID
+from duralog.format.topic_partition import TopicPartition
+from duralog.format.uuids import RESERVED_DIRECTORIES, ZERO_UUID
 from duralog.format.varint import Bytes
 from duralog.storage.disk.background import Clock
 from duralog.storage.log.retention import is_retention_chosen
@@ -68,15 +71,56 @@ class Topic:
     """The configs that are set for the topic, as they are stored."""
     config: TopicConfig
     leader_epochs: Mapping[int, int] = field(default_factory=dict, repr=False)
+    directory_ids: Mapping[int, str] = field(default_factory=dict, repr=False)
+    """The directories of the partitions by the metadata, where it says which."""
 
     def leader_epoch(self, partition: int) -> int:
         """The epoch of the partition's last leader, -1 if none is known."""
         return self.leader_epochs.get(partition, NO_LEADER_EPOCH)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedTopic:
+    """A topic that comes from another directory."""
+
+    name: str
+    topic_id: str | None
+    """None for a new one."""
+    partitions: int
+    configs: Mapping[str, str]
+    """As they are stored there."""
+    leader_epochs: Mapping[int, int]
+    """The epochs that its partitions continue with: above all that are in their logs, or clients would wait forever
+    for one that they have seen."""
+
+
+class Placement(Protocol):
+    """The node that owns the directories, and which partitions belong in which of them."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    def holds(self, topic: str, partition: PartitionRegistration) -> bool:
+        """Whether a partition of a topic is in one of the directories."""
+
+    def directory_ids(self, topic: str, numbers: range) -> Sequence[str]:
+        """The ids of the directories in which new partitions of a topic go, or in which they are already."""
+
+
+def assigned_directory(partition: PartitionRegistration, node_id: int) -> str | None:
+    """The id of the directory in which a node has the partition; None if it is not known."""
+    found = _directory(partition, node_id)
+    return None if found in RESERVED_DIRECTORIES else found
+
+
+def _directory(partition: PartitionRegistration, node_id: int) -> str:
+    replica = partition.replicas.index(node_id) if node_id in partition.replicas else len(partition.directories)
+    return partition.directories[replica] if replica < len(partition.directories) else ZERO_UUID
+
+
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """The owner of the directory, which decides which partitions belong to it."""
+class OneDirectory:
+    """The placement of a single directory."""
 
     node_id: int
     directory_id: str | None
@@ -85,10 +129,11 @@ class Placement:
         del topic
         if self.node_id not in partition.replicas:
             return False
-        replica = partition.replicas.index(self.node_id)
-        if self.directory_id is None or replica >= len(partition.directories):
-            return True
-        return partition.directories[replica] in (self.directory_id, ZERO_UUID)
+        return self.directory_id is None or _directory(partition, self.node_id) in (self.directory_id, ZERO_UUID)
+
+    def directory_ids(self, topic: str, numbers: range) -> Sequence[str]:
+        del topic
+        return [self.directory_id or ZERO_UUID] * len(numbers)
 
 
 Holds = Callable[[str, PartitionRegistration], bool]
@@ -207,6 +252,14 @@ class Topics:
         self._defaults.with_overrides(config)
         return self._create(name, partitions, topic_config_texts(config), None)
 
+    def restore(self, moved: MovedTopic) -> Topic:
+        """A topic of another directory, with its id and its stored configs. They are not checked."""
+        if moved.name in self._topics:
+            raise TopicExists(f"the topic {moved.name} exists already")
+        return self._create(
+            moved.name, moved.partitions, moved.configs, moved.topic_id, leader_epochs=moved.leader_epochs
+        )
+
     def add_partitions(self, name: str, total: int) -> Topic:
         """Raise the number of partitions to `total`."""
         self._adopt_if_found(name)
@@ -215,10 +268,22 @@ class Topics:
             name,
             partitions=total,
             node_id=self._placement.node_id,
-            directory_id=self._placement.directory_id or ZERO_UUID,
+            directory_ids=partial(self._placement.directory_ids, name),
         )
         self._change(records, name)
         return self.get(name)
+
+    def assign_directories(self, directory_ids: Mapping[TopicPartition, str]) -> bool:
+        """Write into the metadata in which directories partitions are. Returns whether it says so now."""
+        chosen = {found: each for found, each in directory_ids.items() if found.topic in self._metadata.topics}
+        waiting = iter(chosen.items())
+        while some := dict(islice(waiting, metadata_changes.MOST_PARTITIONS)):
+            records = metadata_changes.assign_directories(self._metadata, some, node_id=self._placement.node_id)
+            if records:
+                self._change(records, *{found.topic for found in some})
+        return all(
+            self._topics[found.topic].directory_ids.get(found.partition) == each for found, each in chosen.items()
+        )
 
     def delete(self, name: str) -> None:
         if name in self._metadata.topics:
@@ -335,11 +400,27 @@ class Topics:
         self._change(metadata_changes.take_producer_ids(self._metadata, node_id=self._placement.node_id))
         return range(first, self._metadata.next_producer_id)
 
+    def raise_producer_ids(self, next_producer_id: int) -> None:
+        """Give out no producer id below this one from now on."""
+        if next_producer_id > self._metadata.next_producer_id:
+            node_id = self._placement.node_id
+            self._change(
+                metadata_changes.raise_producer_ids(self._metadata, next_producer_id=next_producer_id, node_id=node_id)
+            )
+
     def _adopt_if_found(self, name: str) -> None:
         if name in self._topics and name not in self._metadata.topics:
             self.adopt(name)
 
-    def _create(self, name: str, partitions: int, configs: Mapping[str, str], topic_id: str | None) -> Topic:
+    def _create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str],
+        topic_id: str | None,
+        *,
+        leader_epochs: Mapping[int, int] = MappingProxyType({}),
+    ) -> Topic:
         records = metadata_changes.create_topic(
             self._metadata,
             name,
@@ -347,9 +428,9 @@ class Topics:
             configs=configs,
             topic_id=topic_id,
             node_id=self._placement.node_id,
-            directory_id=self._placement.directory_id or ZERO_UUID,
+            directory_ids=partial(self._placement.directory_ids, name),
         )
-        self._change(records, name)
+        self._change([metadata_changes.in_epoch(record, leader_epochs) for record in records], name)
         return self.get(name)
 
     def _change(self, records: list[MetadataRecord], *names: str) -> None:
@@ -395,5 +476,10 @@ class Topics:
                     overrides=MappingProxyType(overrides),
                     config=self._defaults.with_stored(overrides),
                     leader_epochs={number: partition.leader_epoch for number, partition in here.items()},
+                    directory_ids={
+                        number: directory_id
+                        for number, partition in here.items()
+                        if (directory_id := assigned_directory(partition, self._placement.node_id)) is not None
+                    },
                 )
         self._topics = topics

@@ -81,6 +81,11 @@ def _check_logs(fs: FileSystem, folder: str, listing: list[Entry]) -> None:
             raise StorageError(f"{folder}/{name}: cannot open: neither a regular file nor a link to one")
 
 
+def has_unfinished_files(names: Iterable[str]) -> bool:
+    """Whether a crash has left new segments that are not in place yet."""
+    return any(name.endswith((FileState.CLEANED.value, FileState.SWAP.value)) for name in names)
+
+
 def _has_leftovers(names: set[str]) -> bool:
     """Whether there may be leftovers, by the suffixes of names only: few of the many folders have any."""
     for name in names:

@@ -99,7 +99,15 @@ class Quarantine:
         return report
 
     def keep_log(
-        self, path: str, *, base_offset: int, size_bytes: int, reason: CorruptRecord, offset_before: int, kafka: str
+        self,
+        path: str,
+        *,
+        base_offset: int,
+        size_bytes: int,
+        reason: CorruptRecord,
+        offset_before: int,
+        kafka: str,
+        offset_after: int = NO_OFFSET,
     ) -> QuarantineReport:
         """Move a whole log file. The caller removes its indexes, which can be rebuilt."""
         self._make_folder()
@@ -115,7 +123,7 @@ class Quarantine:
             end=size_bytes,
             zeros_from=size_bytes,
             offset_before=offset_before,
-            offset_after=NO_OFFSET,
+            offset_after=offset_after,
             kafka=kafka,
         )
         # The report first: after a crash, it could not be written for a file that was moved.

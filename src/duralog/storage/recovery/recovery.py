@@ -9,7 +9,7 @@ What must always be true:
 - Every batch that is served afterwards is valid and in order, as `duralog.storage.segment.damage` defines it.
 - A read-only log is loaded in memory (`duralog.storage.disk.shadow`), and damage is left for readers to report: they
   must not wait until a whole log is checked. But segments without an index are scanned, since there is no other way to
-  know which transactions were aborted. Open transactions are found when they are first needed.
+  know which transactions were aborted. Open transactions and leader epochs are found when they are first needed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from threading import Lock
+from typing import TypeVar
 
 from duralog.columnar.pieces import Piece
 from duralog.config import TopicConfig
@@ -48,6 +49,8 @@ OnBytes = Callable[[int], None]
 _log = logging.getLogger(__name__)
 
 _READ_ONLY_ATTEMPTS = 5
+
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,8 @@ class _Loader:
         self._producers = ProducerRecovery(
             fs, folder, snapshots, now_ms=self._now_ms, expiration_ms=options.producer_expiration_ms
         )
-        self._epochs = self._open_epochs()
+        if not self._read_only:
+            self._epochs = self._open_epochs()
         self._repair = SegmentRepair(
             fs,
             folder,
@@ -132,24 +136,22 @@ class _Loader:
         if end_offset > LAST_OFFSET + 1 and not self._read_only:
             raise _no_offset_left(self._segments[-1], end_offset - 1)
         start_offset = max(self._log_start, self._segments[0].base_offset)
-        self._epochs.truncate_from_end(end_offset)
-        self._epochs.truncate_from_start(self._log_start)
         # Another process may use a read-only directory: then the first snapshot comes with the first roll.
         is_as_closed = self._clean and not self._suspect and not self._read_only
         segments = Segments(self._segments)
 
-        reading = Lock()
-
-        @cache
-        def read() -> ProducerState:
+        def finish_producers() -> ProducerState:
             self._producers.finish(segments, start_offset, end_offset, is_as_closed=is_as_closed)
             return self._producers.state
 
-        def read_producers() -> ProducerState:
-            with reading:
-                return read()
+        def finish_epochs() -> LeaderEpochs:
+            self._epochs.truncate_from_end(end_offset)
+            self._epochs.truncate_from_start(self._log_start)
+            return self._epochs
 
+        read_producers, read_epochs = _once(finish_producers), _once(finish_epochs)
         if not self._read_only:
+            read_epochs()
             read_producers()
         recovery_point = end_offset if self._clean else min(self._recovery_point, end_offset)
         return LoadedLog(
@@ -160,7 +162,7 @@ class _Loader:
             recovery_point=recovery_point,
             read_producers=read_producers,
             producer_snapshots=self._producers.snapshots,
-            leader_epochs=self._epochs,
+            read_leader_epochs=read_epochs,
         )
 
     def _open_segments(self, listing: Iterable[Entry]) -> set[int]:
@@ -316,6 +318,11 @@ class _Loader:
         else:
             self._repair.remove_all()
 
+    @cached_property
+    def _epochs(self) -> LeaderEpochs:
+        """Of a read-only log, when they are first needed, which may be never. Others set it before they recover."""
+        return self._open_epochs()
+
     def _open_epochs(self) -> LeaderEpochs:
         path = f"{self._folder}/{LEADER_EPOCH_CHECKPOINT}"
         try:
@@ -333,6 +340,18 @@ class _Loader:
             )
         epochs.create_file()
         return epochs
+
+
+def _once(read: Callable[[], _Read]) -> Callable[[], _Read]:
+    """What `read` returned at the first call. Any thread may call."""
+    reading = Lock()
+    kept = cache(read)
+
+    def read_or_wait() -> _Read:
+        with reading:
+            return kept()
+
+    return read_or_wait
 
 
 def _listed(entry: Entry, *, is_active: bool) -> Listed:

@@ -38,17 +38,13 @@ from duralog.storage.compaction.cleaner_checkpoint import CleanerCheckpoint
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.disk.log_directory import LogDirectory
-from duralog.storage.log.loaded_log import LogEnvironment
-from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.leftovers import INDEX_KINDS
 from duralog.storage.recovery.quarantine import Quarantine
-from duralog.storage.recovery.recovery import LoadOptions, load_partition
 from duralog.storage.repair.folder_changes import Action, changes, survey
 from duralog.storage.repair.record_repair import take_out_unloadable
 from duralog.storage.repair.restore import Restored, restore
+from duralog.storage.repair.settled_log import settle_log
 
-_ALL_FLUSHED = 2**63 - 1
-"""A recovery point above every segment: a crash can have damaged only the last one."""
 _REBUILT_KINDS = (FileKind.LOG, *INDEX_KINDS)
 
 
@@ -250,28 +246,16 @@ class PartitionRepairer:
     def _load(self, partition: TopicPartition, folder: str, end_offset: int) -> int:
         """Load and close the log, which puts everything in order. Returns where it ends."""
         log_start = self._log_starts.get(partition, 0)
-        loaded = load_partition(
+        return settle_log(
             self._fs,
             folder,
-            LoadOptions(
-                config=self._config_of(partition.topic),
-                clean=False,
-                recovery_point=_ALL_FLUSHED,
-                # A start after the end of the log would empty it.
-                log_start_checkpoint=log_start if 0 <= log_start <= end_offset else 0,
-                clock=self._clock,
-                before_change=lambda base_offset: self._count_as_new(partition, base_offset),
-            ),
-        )
-        log = PartitionLog(
-            loaded,
-            topic=partition.topic,
-            partition=partition.partition,
+            partition,
             config=self._config_of(partition.topic),
-            environment=LogEnvironment(file_system=self._fs, clock=self._clock),
+            # A start after the end of the log would empty it.
+            log_start_offset=log_start if 0 <= log_start <= end_offset else 0,
+            clock=self._clock,
+            before_change=lambda base_offset: self._count_as_new(partition, base_offset),
         )
-        log.close()
-        return loaded.end_offset
 
     def _take_out_records(self, partition: TopicPartition, folder: str) -> bool:
         """Replace batches with records that cannot be loaded. Returns whether there were any."""

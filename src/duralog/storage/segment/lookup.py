@@ -29,6 +29,8 @@ _HEADER_FIELDS = ("position", "size", "base_offset", "last_offset", "max_timesta
 """The columns of a scanned batch, in the order of `BatchHeader`."""
 _SEARCHED_BYTES = 4 << 20
 """Larger than most batches. Preallocated space is not searched to its end."""
+_WALKED_BYTES = 64 << 10
+"""A log up to this size is walked from its start: one read of an object store, where an index takes two requests."""
 
 
 class LogSlice(NamedTuple):
@@ -74,7 +76,9 @@ class Tail(NamedTuple):
     last_offset: int
     """The last offset of that batch; one below the segment's base offset if there is no batch."""
     largest_timestamp: tuple[int, int]
-    """The largest timestamp of the segment, and the last offset of the first batch that has it."""
+    """The largest timestamp of the batches that were walked, and the last offset of the first batch that has it."""
+    is_whole: bool
+    """All batches of the segment were walked, and each has a timestamp: the time index has nothing to add."""
 
 
 def find_batch(file: File, end: int, index: OffsetIndex, offset: int) -> FoundBatch | None:
@@ -128,9 +132,7 @@ def _first_record(file: File, batch: BatchHeader, timestamp_ms: int, start_offse
     return None
 
 
-def find_tail(
-    file: File, end: int, offset_index: OffsetIndex, time_index: TimeIndex, *, is_foreign: bool = False
-) -> Tail:
+def find_tail(file: File, end: int, offset_index: OffsetIndex, *, is_foreign: bool = False) -> Tail:
     """The end of the segment, searched from its last index entry on. An incomplete batch at the end is left out.
 
     Other bytes that cannot be a batch raise `CorruptRecord`. In a file that another process may be writing to
@@ -139,6 +141,8 @@ def find_tail(
     """
     batches = _valid_batches if is_foreign else walk
     base_offset = offset_index.base_offset
+    if is_foreign and end <= _WALKED_BYTES:
+        return _tail_of(batches(file, 0, end), base_offset, is_from_start=True)
     entry = offset_index.last
     if entry is None or entry.offset < base_offset or not 0 <= entry.position < end:
         # Only the last entry was read so far. A search opens and checks the index, and rebuilds it if it is wrong.
@@ -153,25 +157,35 @@ def find_tail(
             _warn_wrong_entry(offset_index, entry, error)
     if tail.last_offset < entry.offset:
         tail = _tail_of(batches(file, 0, end), base_offset)
+    return tail
+
+
+def largest_timestamp(tail: Tail, time_index: TimeIndex) -> tuple[int, int]:
+    """The largest timestamp of the segment up to its tail, and the last offset of the first batch that has it."""
+    if tail.is_whole:
+        return tail.largest_timestamp
     reached = time_index.last
     if reached is not None and reached.offset > tail.last_offset:
         reached = time_index.lookup_offset(tail.last_offset)
     if reached is not None and reached.timestamp_ms >= tail.largest_timestamp[0]:
-        return tail._replace(largest_timestamp=(reached.timestamp_ms, reached.offset))
-    return tail
+        return reached.timestamp_ms, reached.offset
+    return tail.largest_timestamp
 
 
 def _no_tail(base_offset: int) -> Tail:
-    return Tail(0, base_offset - 1, (NO_TIMESTAMP, base_offset))
+    return Tail(0, base_offset - 1, (NO_TIMESTAMP, base_offset), is_whole=False)
 
 
-def _tail_of(batches: Iterator[BatchHeader], base_offset: int) -> Tail:
-    end, last_offset, largest = _no_tail(base_offset)
+def _tail_of(batches: Iterator[BatchHeader], base_offset: int, *, is_from_start: bool = False) -> Tail:
+    end, last_offset, largest, _ = _no_tail(base_offset)
+    is_whole = is_from_start
     for batch in batches:
         end, last_offset = batch.position + batch.size, batch.last_offset
         if batch.max_timestamp_ms > largest[0]:
             largest = batch.max_timestamp_ms, batch.last_offset
-    return Tail(end, last_offset, largest)
+        elif batch.max_timestamp_ms == NO_TIMESTAMP:
+            is_whole = False  # It is damaged, perhaps, and the time index knows it.
+    return Tail(end, last_offset, largest, is_whole)
 
 
 def _valid_batches(file: File, position: int, end: int) -> Iterator[BatchHeader]:

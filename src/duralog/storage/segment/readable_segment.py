@@ -22,10 +22,12 @@ from duralog.storage.segment.index_builder import BuiltIndexes, Visit, build_ind
 from duralog.storage.segment.lookup import (
     FoundBatch,
     LogSlice,
+    Tail,
     TimestampedOffset,
     find_batch,
     find_record_by_time,
     find_tail,
+    largest_timestamp,
 )
 from duralog.storage.segment.segment_files import DEFAULT_OPTIONS, SegmentFiles, SegmentOptions
 from duralog.storage.segment.sparse_index import OffsetIndex, TimeIndex
@@ -82,6 +84,7 @@ class ReadableSegment:
         self._are_indexes_read_only = files.read_only
         self._has_transaction_index = has_transaction_index
         self._next_offset: int | None = None
+        self._tail: Tail | None = None
         self._largest_timestamp: tuple[int, int] | None = None
         self._indexed_timestamp_ms: int | None = None
         self._first_timestamp_ms: int | None = None
@@ -218,6 +221,8 @@ class ReadableSegment:
     @property
     def max_timestamp_ms(self) -> int:
         """The largest timestamp of any record; -1 if none has one."""
+        if self._largest_timestamp is None and self._tail is not None:
+            self._largest_timestamp = largest_timestamp(self._tail, self.time_index)
         largest = self._largest_timestamp
         if largest is not None:
             return largest[0]
@@ -247,9 +252,10 @@ class ReadableSegment:
     def _find_tail(self) -> None:
         # The writing process may have cut off preallocated space since the file was listed.
         end = min(self.size_bytes, self.file.size) if self.read_only else self.size_bytes
-        tail = find_tail(self.file, end, self.offset_index, self.time_index, is_foreign=self.read_only)
+        tail = find_tail(self.file, end, self.offset_index, is_foreign=self.read_only)
         if self.read_only:
             self.size_bytes = tail.end
+            self._tail = tail  # Most readers need no times: the time index is read when one does.
         elif tail.end != self.size_bytes:
             raise CorruptRecord(
                 "the file ends inside a batch",
@@ -259,12 +265,14 @@ class ReadableSegment:
                 expected="a whole batch",
                 found=f"{self.size_bytes - tail.end} bytes",
             )
-        self._largest_timestamp = tail.largest_timestamp
+        else:
+            self._largest_timestamp = largest_timestamp(tail, self.time_index)
         self._next_offset = tail.last_offset + 1
 
     def _forget(self) -> None:
         """Drop what was cached of the contents, since they change."""
         self._next_offset = None
+        self._tail = None
         self._largest_timestamp = None
         self._indexed_timestamp_ms = None
         self._first_timestamp_ms = None

@@ -14,7 +14,7 @@ valid part and rebuilds its indexes. It does not cut the log: the caller may wan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from duralog.errors import CorruptRecord, InvalidRecord, StorageError
@@ -241,9 +241,21 @@ class Segment(ReadableSegment):
         # Atomic for a reader that is about to open one of them.
         with self._opening:
             self._files.rename(state)
-            self.offset_index.path = self.path(FileKind.OFFSET_INDEX)
-            self.time_index.path = self.path(FileKind.TIME_INDEX)
-            self.transaction_index.path = self.path(FileKind.TRANSACTION_INDEX)
+            self._follow_paths()
+
+    def names_waiting(self) -> AbstractContextManager[object]:
+        """While this is held, no reader opens a file of the segment."""
+        return self._opening
+
+    def follow_folder(self, folder: str) -> None:
+        """The folder was renamed. REQUIRES: `names_waiting` is held since before that."""
+        self._files.follow_folder(folder)
+        self._follow_paths()
+
+    def _follow_paths(self) -> None:
+        self.offset_index.path = self.path(FileKind.OFFSET_INDEX)
+        self.time_index.path = self.path(FileKind.TIME_INDEX)
+        self.transaction_index.path = self.path(FileKind.TRANSACTION_INDEX)
 
     def delete(self) -> None:
         """Remove the files. Readers of the segment can still read all of it."""

@@ -121,6 +121,11 @@ class SegmentFiles:
                 if kind is FileKind.LOG or self.fs.exists(path):
                     self.fs.rename(path, self.path(kind))
 
+    def follow_folder(self, folder: str) -> None:
+        """The folder was renamed. REQUIRES: `opening` is held since before that."""
+        self.folder = folder
+        self._stem = f"{folder}/{segment_stem(self.base_offset)}"
+
     def remove(self) -> None:
         """Remove all files. Readers of the segment can read on: the log is opened first if it was not open."""
         with self.opening:

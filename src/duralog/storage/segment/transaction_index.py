@@ -50,15 +50,21 @@ class TransactionIndex:
     def entries(self) -> Sequence[AbortedTransaction]:
         return self._opened()
 
+    def prepare(self) -> None:
+        """Open the file for `append`, and create it if it does not exist."""
+        self._check_writable()
+        entries = self._opened()
+        if self._file is None:
+            self._file = self._open_for_append(len(entries))
+
     def append(self, transaction: AbortedTransaction) -> None:
         """Add the transaction whose marker was written last."""
-        self._check_writable()
+        self.prepare()
         entries = self._opened()
         last = entries[-1].last_offset if entries else self.base_offset - 1
         if transaction.last_offset <= last:
             raise InvalidRecord(f"{self.path}: marker {transaction.last_offset} after marker {last}: they must rise")
-        if self._file is None:
-            self._file = self._open_for_append(len(entries))
+        assert self._file is not None
         self._file.append(encode_transaction_index((transaction,)))
         self._is_unsynced = True
         entries.append(transaction)

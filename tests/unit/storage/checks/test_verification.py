@@ -128,6 +128,16 @@ def test_a_link_to_a_log_that_is_not_there(store: Path) -> None:
     assert any(error.file == str(log) and "not there" in str(error.found) for error in errors)
 
 
+def test_a_link_to_itself(store: Path) -> None:
+    """One file that cannot be read does not keep the others of its folder from being checked."""
+    log = store / "plain-0" / "00000000000000000000.log"
+    log.unlink()
+    log.symlink_to(log)
+    errors, verification = verify(store)
+    assert any(error.file == str(log) and "symbolic links" in str(error.found) for error in errors)
+    assert verification.totals.partitions > 1
+
+
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(DuralogError, match="no files of a log"):

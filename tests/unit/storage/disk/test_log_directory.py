@@ -55,7 +55,7 @@ def test_folders_are_told_apart(directory: LogDirectory, tmp_path: Path) -> None
 
 def test_a_new_owner_is_written_as_kafka_does(directory: LogDirectory, tmp_path: Path) -> None:
     assert directory.read_meta() is None
-    meta = directory.write_new_meta(None, NOW_MS)
+    meta = directory.write_meta(None, None, NOW_MS)
     assert directory.read_meta() == meta
     assert (meta.version, meta.node_id) == (1, 1)
     lines = (tmp_path / "meta.properties").read_text().splitlines()

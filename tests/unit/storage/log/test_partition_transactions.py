@@ -16,6 +16,7 @@ from duralog.errors import (
 )
 from duralog.format.index_entries import AbortedTransaction
 from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.local_files import LocalFile
 from duralog.storage.log.partition_log import AppendResult, PartitionLog
 from tests.support.storage.log_in_folder import LogInFolder, numbered, values
 
@@ -243,3 +244,35 @@ def test_a_marker_that_cannot_be_indexed_is_not_written(tmp_path: Path) -> None:
     assert list(log.read(0, isolation=COMMITTED)) == []
     log.close()
     assert [entry.last_offset for entry in folder.open().aborted_transactions(0, 9)] == [3]
+
+
+class _NoDescriptors(LocalFileSystem):
+    has_none = False
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False) -> LocalFile:
+        if self.has_none:
+            raise StorageError(f"{path}: cannot open: Too many open files")
+        return super().open(path, writable=writable, create=create)
+
+    def read_all(self, path: str) -> bytes:
+        if self.has_none:
+            raise StorageError(f"{path}: cannot open: Too many open files")
+        return super().read_all(path)
+
+
+def test_a_marker_that_cannot_be_indexed_leaves_nothing_to_undo(tmp_path: Path) -> None:
+    """To undo a marker, a snapshot of the producers is read: that needs a descriptor, too."""
+    disk = _NoDescriptors()
+    folder = LogInFolder(tmp_path, files=disk)
+    log = folder.open()
+    Sender(log, 2).send(0, 1)
+    log.close()
+    log = folder.open()
+    sender = Sender(log, 1)
+    sender.send(1, 2)
+    disk.has_none = True
+    with pytest.raises(StorageError, match="txnindex: cannot open: Too many open files"):
+        sender.end(commit=False)
+    disk.has_none = False
+    assert not log.in_doubt
+    assert sender.end(commit=False).base_offset == 2

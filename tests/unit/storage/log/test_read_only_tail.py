@@ -10,11 +10,21 @@ import pytest
 
 import duralog
 from duralog import CorruptRecord, Record
+from duralog.format.checkpoints import EpochStart
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.local_files import LocalFile
+from duralog.storage.segment import lookup
 from duralog.storage.store import Store
 
 START_MS = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True, params=[0, 64 << 10], ids=["by-indexes", "from-the-start"])
+def walked_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Up to which size a log is walked from its start: both ways lead to the same end."""
+    monkeypatch.setattr(lookup, "_WALKED_BYTES", request.param)
+    size: int = request.param
+    return size
 
 
 @pytest.fixture
@@ -121,3 +131,35 @@ def test_the_times_of_damaged_batches_do_not_count(log_file: Path) -> None:
     log_file.write_bytes(data)
     with duralog.open(log_file.parent.parent, read_only=True) as store:
         assert store.partition("t", 0).segments[-1].largest_timestamp_ms == START_MS + 4
+
+
+def test_the_time_index_is_read_when_a_time_is_needed(tmp_path: Path, walked_bytes: int) -> None:
+    log_file = write_five(tmp_path, {"index.interval.bytes": 1})
+    with duralog.open(tmp_path, read_only=True) as store:
+        segment = store.partition("t", 0).view.segments.active
+        assert segment.next_offset() == 5
+        log_file.with_suffix(".timeindex").write_bytes(struct.pack(">qi", START_MS + 9, 3))
+        # A time that no batch of the end has, as that of a batch which compaction has left empty.
+        assert segment.max_timestamp_ms == START_MS + (4 if walked_bytes else 9)
+
+
+def test_a_time_index_that_has_grown_since_counts_up_to_the_end(tmp_path: Path) -> None:
+    log_file = write_five(tmp_path, {"index.interval.bytes": 1})
+    with duralog.open(tmp_path, read_only=True) as store:
+        segment = store.partition("t", 0).view.segments.active
+        assert segment.next_offset() == 5
+        with log_file.with_suffix(".timeindex").open("ab") as index:
+            index.write(struct.pack(">qi", START_MS + 9, 7))
+        assert segment.max_timestamp_ms == START_MS + 4
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_leader_epochs_of_a_reader(log_file: Path, damaged: bool, caplog: pytest.LogCaptureFixture) -> None:
+    if damaged:
+        (log_file.parent / "leader-epoch-checkpoint").write_text("garbage")
+    with duralog.open(log_file.parents[1], read_only=True) as store:
+        log = store.partition("t", 0)
+        assert caplog.messages == []
+        assert log.leader_epoch == 0
+        assert log.leader_epochs.entries == (EpochStart(0, 0),)
+    assert len(caplog.messages) == damaged

@@ -36,7 +36,7 @@ from duralog.storage.metadata.metadata_log import (
 
 NODE_ID = 4
 DIRECTORY_ID = uuid_text(bytes(range(16)))
-PLACED: dict[str, Any] = {"node_id": NODE_ID, "directory_id": DIRECTORY_ID}
+PLACED: dict[str, Any] = {"node_id": NODE_ID, "directory_ids": lambda numbers: [DIRECTORY_ID] * len(numbers)}
 NOW_MS = 1_700_000_000_000
 TYPE_IDS = {message.name: type_id for type_id, message in METADATA_TYPES.items()}
 

@@ -13,7 +13,7 @@ from duralog.format.varint import Bytes
 from duralog.storage.metadata.changes import FEATURE_LEVELS, alter_topic_configs, delete_acls
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata, PartitionRegistration
 from duralog.storage.metadata.metadata_log import encode_batch
-from duralog.storage.metadata.topics import Placement, Topics
+from duralog.storage.metadata.topics import OneDirectory, Topics
 
 NODE_ID = 4
 DIRECTORY_ID = "ACsDLMXvQDqPXeSh-NcKzQ"
@@ -55,7 +55,7 @@ def log() -> MemoryLog:
 def topics_of(log: MemoryLog, config: dict[str, object] | None = None, **changes: Any) -> Topics:
     known: dict[str, Any] = {
         "defaults": BrokerConfig.of(config or {}).topic_defaults(),
-        "placement": Placement(NODE_ID, DIRECTORY_ID),
+        "placement": OneDirectory(NODE_ID, DIRECTORY_ID),
         "open_log": lambda: log,
         "clock": lambda: 1_000,
     }
@@ -287,12 +287,12 @@ def test_a_partition_belongs_into_the_directory_that_the_metadata_names(
         partition_epoch=0,
         directories=directories,
     )
-    assert Placement(NODE_ID, DIRECTORY_ID).holds("orders", partition) is expected
+    assert OneDirectory(NODE_ID, DIRECTORY_ID).holds("orders", partition) is expected
 
 
 def test_a_topic_without_partitions_here_is_not_listed(log: MemoryLog, topics: Topics) -> None:
     topics.create("orders", 1, {})
-    elsewhere = topics_of(log, placement=Placement(NODE_ID + 1, DIRECTORY_ID))
+    elsewhere = topics_of(log, placement=OneDirectory(NODE_ID + 1, DIRECTORY_ID))
     assert elsewhere.by_name == {}
     assert elsewhere.is_in_metadata("orders")
 
@@ -303,7 +303,7 @@ def test_a_reader_lists_what_has_a_folder_wherever_the_metadata_places_it(log: M
     live = {("orders", 1), ("orders", 7)}
     seen = topics_of(
         log,
-        placement=Placement(NODE_ID + 1, None),
+        placement=OneDirectory(NODE_ID + 1, None),
         holds=lambda name, partition: (name, partition.partition) in live,
     )
     seen.add_found("orders", None, [1, 7])

@@ -408,7 +408,7 @@ def test_a_log_that_ends_before_its_start_begins_anew() -> None:
     disk = disk_with(SOUND)
     loaded = load(disk, log_start=100)
     assert (loaded.log_start_offset, loaded.end_offset, loaded.recovery_point) == (100, 100, 0)
-    assert (loaded.leader_epochs.entries, loaded.producer_snapshots.offsets) == ((), ())
+    assert (loaded.read_leader_epochs().entries, loaded.producer_snapshots.offsets) == ((), ())
     close(loaded)
     assert offsets_on_disk(disk) == {100: []}
     assert len(quarantined(disk)) == 3
@@ -553,24 +553,24 @@ def test_a_marker_that_nobody_can_read_is_passed_over() -> None:
 def test_epochs_are_read_from_the_log_and_cut_to_it() -> None:
     log = batch(0, leader_epoch=1) + batch(2, leader_epoch=1) + batch(4, leader_epoch=3)
     disk = disk_with({0: log})
-    assert load(disk).leader_epochs.entries == (EpochStart(1, 0), EpochStart(3, 4))
+    assert load(disk).read_leader_epochs().entries == (EpochStart(1, 0), EpochStart(3, 4))
     disk.write(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}", b"0\n3\n1 0\n3 4\n4 6\n", sync=True)
-    assert load(disk, clean=True).leader_epochs.entries == (EpochStart(1, 0), EpochStart(3, 4))
-    assert load(disk, clean=True, log_start=2).leader_epochs.entries == (EpochStart(1, 2), EpochStart(3, 4))
+    assert load(disk, clean=True).read_leader_epochs().entries == (EpochStart(1, 0), EpochStart(3, 4))
+    assert load(disk, clean=True, log_start=2).read_leader_epochs().entries == (EpochStart(1, 2), EpochStart(3, 4))
 
 
 def test_a_damaged_epoch_file_is_made_new() -> None:
     disk = closed_disk({0: batch(0, leader_epoch=1) + batch(2, leader_epoch=2)})
     good = disk.read_all(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}")
     disk.write(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}", b"garbage", sync=True)
-    assert load(disk, clean=True).leader_epochs.entries == (EpochStart(1, 0), EpochStart(2, 2))
+    assert load(disk, clean=True).read_leader_epochs().entries == (EpochStart(1, 0), EpochStart(2, 2))
     assert disk.read_all(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}") == good
 
 
 def test_a_damaged_epoch_file_is_made_new_if_there_is_nothing_to_tell() -> None:
     disk = closed_disk({0: b""})
     disk.write(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}", b"garbage", sync=True)
-    assert load(disk, clean=True).leader_epochs.entries == ()
+    assert load(disk, clean=True).read_leader_epochs().entries == ()
     assert decode_leader_epoch_checkpoint(disk.read_all(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}")) == []
 
 
@@ -585,14 +585,15 @@ def test_a_damaged_epoch_file_stays_until_all_epochs_are_known() -> None:
         with suppress(PowerLost):
             load(disk, recovery_point=22)
         disk = disk.after_power_loss(change)
-        assert load(disk, recovery_point=22).leader_epochs.entries == load(finished, clean=True).leader_epochs.entries
+        expected = load(finished, clean=True).read_leader_epochs().entries
+        assert load(disk, recovery_point=22).read_leader_epochs().entries == expected
 
 
 def test_epochs_of_batches_that_go_are_not_kept() -> None:
     disk = disk_with({0: batch(40, leader_epoch=2) + batch(0, leader_epoch=2) + batch(2, leader_epoch=2)})
     loaded = load(disk)
     assert loaded.end_offset == 4
-    assert loaded.leader_epochs.entries == (EpochStart(2, 0),)
+    assert loaded.read_leader_epochs().entries == (EpochStart(2, 0),)
 
 
 # Read-only
@@ -708,7 +709,7 @@ def test_a_crash_while_recovering_changes_nothing_about_the_outcome(case: str, r
             disk = disk.after_power_loss(seed)
             found = load(disk, log_start=log_start)
             assert (found.log_start_offset, found.end_offset) == (expected.log_start_offset, expected.end_offset)
-            assert found.leader_epochs.entries == expected.leader_epochs.entries, (change, seed)
+            assert found.read_leader_epochs().entries == expected.read_leader_epochs().entries, (change, seed)
             assert offsets_on_disk(disk) == offsets_on_disk(finished), (change, seed)
             assert quarantined(disk) == quarantined(finished), (change, seed)
 

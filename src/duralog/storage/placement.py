@@ -1,0 +1,67 @@
+"""Which partitions are in the directories of a store, and in which of them new ones go."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+
+from duralog.config import BrokerConfig
+from duralog.format.topic_partition import TopicPartition
+from duralog.format.uuids import ZERO_UUID
+from duralog.storage.disk.log_directories import LogDirectories
+from duralog.storage.disk.log_directory import LogDirectory
+from duralog.storage.metadata.cluster_metadata import PartitionRegistration
+from duralog.storage.metadata.topics import Topic, assigned_directory
+
+
+class DirectoryPlacement:
+    """The placement of a store."""
+
+    def __init__(self, node_id: int, directories: LogDirectories, config: BrokerConfig) -> None:
+        self.node_id = node_id
+        self.config = config
+        self._directories = directories
+
+    def holds(self, topic: str, partition: PartitionRegistration) -> bool:
+        """Whether a partition is in one of the directories, also in one that is offline.
+
+        Of a directory that cannot be read, the id is not known: it may be any that the others do not have. A folder
+        counts in any directory: after a disk was replaced, its partitions may have been restored to another one.
+        """
+        if self.node_id not in partition.replicas:
+            return False
+        if self._directories.home_of(TopicPartition(topic, partition.partition)) is not None:
+            return True
+        ids = [directory.directory_id for directory in self._directories.all]
+        return None in ids or assigned_directory(partition, self.node_id) in (*ids, None)
+
+    def directory_ids(self, topic: str, numbers: range) -> Sequence[str]:
+        homes = [self._directories.home_of(TopicPartition(topic, number)) for number in numbers]
+        new = iter(self.next_directories(homes.count(None)))
+        return [(next(new) if home is None else home).directory_id or ZERO_UUID for home in homes]
+
+    def next_directories(self, count: int) -> list[LogDirectory]:
+        """The directories for new partitions: those with the fewest."""
+        return self._directories.emptiest(count, {os.path.abspath(path) for path in self.config.cordoned_log_dirs})
+
+    def homes_of_new(self, topic: Topic, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogDirectory]:
+        """Where partitions without a folder are made: where the metadata says, otherwise where the fewest are.
+
+        Without those that may be in a directory that is offline: nothing is made in their place.
+        """
+        by_id = {directory.directory_id: directory for directory in self._directories.all}
+        is_one_lost = any(directory.failure is not None for directory in self._directories.all)
+        homes: dict[TopicPartition, LogDirectory] = {}
+        unassigned: list[TopicPartition] = []
+        for partition in partitions:
+            home = self._directories.home_of(partition)
+            if home is not None and home.failure is None:
+                homes[partition] = home  # An earlier attempt has made its folder.
+                continue
+            assigned = by_id.get(topic.directory_ids.get(partition.partition, ZERO_UUID))
+            if assigned is not None and assigned.failure is None:
+                homes[partition] = assigned
+            elif assigned is None and not is_one_lost:
+                unassigned.append(partition)
+        homes.update(zip(unassigned, self.next_directories(len(unassigned)), strict=True))
+        return homes
