@@ -131,7 +131,7 @@ def test_topics_are_created_with_the_bytes_that_kafka_wrote(
         partitions=len(topic.partitions),
         configs=metadata.topic_configs(name),
         node_id=meta.node_id,
-        directory_id=meta.directory_id,
+        directory_ids=lambda numbers: [str(meta.directory_id)] * len(numbers),
         topic_id=topic.topic_id,
     )
     written = [[record.value for record in batches.decode_records(log, batch)] for batch in batches.scan(log)]

@@ -1,4 +1,4 @@
-"""Reads and changes the broker configs of a running broker, duralog's or Kafka's.
+"""Reads and changes the broker configs of a running broker, duralog's or Kafka's, and reads those of topics.
 
 `confluent-kafka` cannot name the configs of all brokers, whose resource has an empty name. One connection is enough, so
 that a broker with a low `max.connections` can still be changed.
@@ -109,14 +109,14 @@ class ConfigClient(WireConnection):
         """The id of the broker at this address: a Kafka broker only describes its own configs."""
         brokers = self.ask(_METADATA, {"topics": []})["brokers"]
         for broker in brokers:
-            result = self._describe(str(broker["node_id"]), names=["node.id"])
+            result = self._describe(BROKER_RESOURCE, str(broker["node_id"]), names=["node.id"])
             if result["error_code"] == 0:
                 return int(broker["node_id"])
         raise self.error(f"none of {len(brokers)} brokers shows its configs there")
 
-    def entries(self, resource: str) -> list[Entry]:
-        """The configs of a broker by its id, or those that are set for `ALL_BROKERS`."""
-        result = self._describe(resource, names=None)
+    def entries(self, resource: str, resource_type: int = BROKER_RESOURCE) -> list[Entry]:
+        """The configs of a broker by its id, those that are set for `ALL_BROKERS`, or those of a topic."""
+        result = self._describe(resource_type, resource, names=None)
         self._check(result)
         return [
             Entry(
@@ -142,8 +142,8 @@ class ConfigClient(WireConnection):
         for result in response["results"]:
             self._check(result)
 
-    def _describe(self, resource: str, names: list[str] | None) -> dict[str, Any]:
-        resources = [{"type": BROKER_RESOURCE, "name": resource, "configs": names}]
+    def _describe(self, resource_type: int, resource: str, names: list[str] | None) -> dict[str, Any]:
+        resources = [{"type": resource_type, "name": resource, "configs": names}]
         results = self.ask(_DESCRIBE, {"resources": resources, "with_synonyms": True})["results"]
         if len(results) != 1:
             raise self.error(f"{len(results)} results of DescribeConfigs for one resource")

@@ -40,15 +40,15 @@ class ConsumeRequest:
 
     topics: Sequence[str]
     """Names, or patterns such as `pay*`."""
-    partition: int | None
+    partition: int | None = None
     """All if None."""
-    offset: int | None
-    timestamp_ms: int | None
-    tail: int | None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    tail: int | None = None
     """Start this many offsets before the end."""
-    group: str | None
-    committed: bool
-    follow: bool
+    group: str | None = None
+    committed: bool = False
+    follow: bool = False
 
 
 def chosen_topics(where: str, wanted: Iterable[str], known: Collection[str]) -> list[str]:

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from duralog.config.client_settings import KNOWN, SECURITY, librdkafka_settings
+from duralog.config.definitions import nearest
 from duralog.errors import CorruptRecord, DuralogError, InvalidConfig
 from duralog.format.java_properties import decode_properties
 from duralog.storage.disk.file_source import read_small
@@ -66,7 +67,9 @@ def _translated(given: Mapping[str, str], path: str, say_note: Callable[[str], N
     unknown = sorted(given.keys() - KNOWN)
     refused = [name for name in unknown if name.startswith(SECURITY)]
     if refused:
-        raise InvalidConfig(f"{refused[0]} is not supported: take it out if the broker can be reached without it")
+        meant = nearest(refused[0], KNOWN - given.keys())
+        what_next = meant or ": take it out if the broker can be reached without it"
+        raise InvalidConfig(f"{refused[0]} is not supported{what_next}")
     if unknown:
         say_note(f"{path}: not used: {', '.join(unknown)}")
     return librdkafka_settings({name: value for name, value in given.items() if name in KNOWN})

@@ -95,14 +95,25 @@ class BrokerTopics:
                 raise TopicExists(f"{self._address}: {error_text(error.args[0])}") from None
         return self.found(name)
 
+    def check_new(self, name: str, partitions: int | None, configs: Mapping[str, object]) -> None:
+        """Raise what `create` would. Nothing is created."""
+        count = -1 if partitions is None else _checked_count(partitions)
+        texts = {key: str(value) for key, value in configs.items()}
+        with errors_of(self._address):
+            topic = self._types.NewTopic(name, num_partitions=count, replication_factor=-1, config=texts)
+            self._admin.create_topics([topic], request_timeout=ANSWER_SECONDS, validate_only=True)[name].result()
+
     def found(self, name: str) -> tuple[str, int]:
         """The id of a topic and its number of partitions."""
         with errors_of(self._address):
             (described,) = self._described([name]).values()
         return id_text(described.topic_id), len(described.partitions)
 
-    def alter(self, name: str, changes: Mapping[str, object], partitions: int | None) -> None:
+    def alter(
+        self, name: str, changes: Mapping[str, object], partitions: int | None, *, validate_only: bool = False
+    ) -> None:
         """Set configs, of which None removes one, and add partitions up to a number."""
+        how: dict[str, Any] = {"request_timeout": ANSWER_SECONDS, "validate_only": validate_only}
         operation = self._types.AlterConfigOpType
         with errors_of(self._address):
             if changes:
@@ -115,10 +126,10 @@ class BrokerTopics:
                     for key, value in changes.items()
                 ]
                 resource = self._types.ConfigResource(self._types.ResourceType.TOPIC, name, incremental_configs=entries)
-                self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_SECONDS)[resource].result()
+                self._admin.incremental_alter_configs([resource], **how)[resource].result()
             if partitions is not None:
                 added = self._types.NewPartitions(name, _checked_count(partitions))
-                self._admin.create_partitions([added], request_timeout=ANSWER_SECONDS)[name].result()
+                self._admin.create_partitions([added], **how)[name].result()
 
     def delete(self, name: str) -> None:
         with errors_of(self._address):

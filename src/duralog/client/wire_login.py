@@ -106,11 +106,14 @@ def _log_in_by_scram(ask: Ask, hash_name: str, user: str, password: str) -> None
     answer = _authenticate(ask, f"n,,{first}".encode()).decode("utf-8", "replace")
     parts = _parts(answer)
     salt, iterations = parts.get("s", ""), parts.get("i", "")
-    if not parts.get("r", "").startswith(nonce) or not iterations.isdecimal():
+    if not parts.get("r", "").startswith(nonce) or not iterations.isdecimal() or len(iterations) > 10:
         raise LoginRefused("the broker's answer is not one of SCRAM")
     if not _FEWEST_ITERATIONS <= int(iterations) <= _MOST_ITERATIONS:
         raise LoginRefused(f"the broker asks for {iterations} iterations of SCRAM: not {_FEWEST_ITERATIONS:,} or more")
-    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), b64decode(salt), int(iterations))
+    try:
+        salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), b64decode(salt), int(iterations))
+    except ValueError:
+        raise LoginRefused("the broker's answer is not one of SCRAM") from None
     last = f"c=biws,r={parts['r']}"
     signed = f"{first},{answer},{last}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
@@ -118,7 +121,7 @@ def _log_in_by_scram(ask: Ask, hash_name: str, user: str, password: str) -> None
     proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
     final = _authenticate(ask, f"{last},p={b64encode(proof).decode()}".encode()).decode("utf-8", "replace")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), signed, hash_name)
-    if not hmac.compare_digest(_parts(final).get("v", ""), b64encode(expected).decode()):
+    if not hmac.compare_digest(_parts(final).get("v", "").encode(), b64encode(expected)):
         raise LoginRefused("the broker does not know the password either: it is not the broker that it should be")
 
 

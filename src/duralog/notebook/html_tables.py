@@ -1,16 +1,18 @@
-"""Values as small HTML tables, for notebooks.
+"""Values as small HTML tables and strips of blocks, for notebooks.
 
 All text is escaped, and characters that are not printable are shown as escapes. A long table shows its first rows, and
-how many more there are. Nothing is loaded for it.
+how many more there are. Nothing is loaded for it: a strip is a row of coloured blocks, without a script.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
 
 MOST_ROWS = 20
+MOST_BLOCKS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,13 +38,46 @@ def table_html(
 
 
 def captioned(
-    title: str, text: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()
+    title: str,
+    text: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Sequence[str] = (),
+    *,
+    picture: str = "",
 ) -> str:
-    """A title, a few words, a table of the first rows, and how many more there are."""
+    """A title, a few words, a picture if there is one, a table of the first rows, and how many more there are."""
     words = f" &nbsp;{shown(text)}" if text else ""
     more = f"<div>and {len(rows) - MOST_ROWS:,} more</div>" if len(rows) > MOST_ROWS else ""
     table = table_html(columns, rows[:MOST_ROWS], numbers) if rows else ""
-    return f"<div><b>{shown(title)}</b>{words}</div>{table}{more}"
+    return f"<div><b>{shown(title)}</b>{words}</div>{picture}{table}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of a strip: as wide as its size, with `text` where the pointer rests."""
+
+    size: int
+    text: str
+    colour: str
+
+
+def strip_html(blocks: Sequence[Block], *, of_size: int | None = None) -> str:
+    """Blocks side by side, each as wide as its part of `of_size`, by default of all of them.
+
+    Those that are too many to be seen are joined: the last block then stands for the rest.
+    """
+    whole = max(of_size if of_size is not None else sum(block.size for block in blocks), 1)
+    if len(blocks) > MOST_BLOCKS:
+        rest = blocks[MOST_BLOCKS - 1 :]
+        text = f"{len(rest):,} more"
+        blocks = [*blocks[: MOST_BLOCKS - 1], Block(sum(block.size for block in rest), text, rest[-1].colour)]
+    inner = "".join(
+        f'<div title="{shown(block.text)}" style="width: {block.size / whole:.3%}; min-width: 2px; height: 14px;'
+        f' background: {block.colour}; box-shadow: inset -1px 0 rgba(255, 255, 255, 0.6)"></div>'
+        for block in blocks
+    )
+    return f'<div style="display: flex; width: 100%; max-width: 640px; margin: 4px 0">{inner}</div>' if inner else ""
 
 
 def shown(text: str) -> str:

@@ -1,30 +1,36 @@
 """A store, a log and their reports as HTML for a notebook: the `_repr_html_` of each calls this.
 
-It shows what is known already, or found by listing a folder: no log is read. Text from a disk is escaped.
+It shows what is known already, or found by listing a folder: no log is read. Text from a disk is escaped. Above a table
+there is a picture where one says more than numbers: the sizes of topics, the segments of a log, what a compaction left,
+and which partitions have findings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from duralog.config.byte_sizes import size_text
 from duralog.config.plurals import plural
-from duralog.notebook.html_tables import MOST_ROWS, captioned, table_html, time_shown
+from duralog.notebook.html_tables import MOST_ROWS, Block, captioned, strip_html, table_html, time_shown
 
 if TYPE_CHECKING:
     from duralog.storage.checks.partition import PartitionReport
-    from duralog.storage.checks.verification import Verification
     from duralog.storage.compaction.report import CompactionReport
     from duralog.storage.log.readable_log import ReadableLog
-    from duralog.storage.log.retention import RetentionReport
+    from duralog.storage.log.retention import Removal
     from duralog.storage.store import Store
+
+_PLAIN = "#4c78a8"
+_OTHER = "#9ecae9"
+_BAD = "#e45756"
 
 
 def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
     """`logs` are the loaded logs of each topic."""
     names = ("topic", "partitions", "policy", "offsets", "segments", "size", "newest record")
     rows = []
+    blocks: list[Block] = []
     for topic in store.topics():
         known = logs.get(topic, ())
         partitions = store.partitions(topic)
@@ -38,12 +44,16 @@ def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
                 size_text(sum(segment.size_bytes for segment in segments)),
                 time_shown(max(filled, default=None)),
             ]
+            size_bytes = sum(segment.size_bytes for segment in segments)
+            blocks.append(Block(size_bytes, f"{topic}: {size_text(size_bytes)}", (_PLAIN, _OTHER)[len(blocks) % 2]))
         policy = ",".join(store.topic_config(topic).cleanup_policy)
         rows.append([topic, f"{len(partitions):,}", policy, *figures])
     how = "read-only" if store.read_only else "open for writing"
     topics = plural(len(rows), "topic")
     offline = f", {len(store.offline):,} offline" if store.offline else ""
-    return captioned(f"Store {store.path}", f"{topics}, {how}{offline}", names, rows, (*names[1:2], *names[3:6]))
+    numbers = (*names[1:2], *names[3:6])
+    picture = strip_html([block for block in blocks if block.size])
+    return captioned(f"Store {store.path}", f"{topics}, {how}{offline}", names, rows, numbers, picture=picture)
 
 
 def log_html(log: ReadableLog) -> str:
@@ -62,6 +72,15 @@ def log_html(log: ReadableLog) -> str:
         ]
         for segment, end in zip(segments, ends, strict=True)
     ]
+    blocks = [
+        Block(
+            segment.size_bytes,
+            f"offsets {segment.base_offset:,} to {end:,}: {size_text(segment.size_bytes)}",
+            _OTHER if segment.is_active else _PLAIN,
+        )
+        for segment, end in zip(segments, ends, strict=True)
+        if segment.size_bytes
+    ]
     if len(rows) > MOST_ROWS:
         half = (MOST_ROWS - 1) // 2
         rows = [*rows[:half], [f"{len(rows) - 2 * half:,} more", "", "", "", ""], *rows[-half:]]
@@ -73,6 +92,7 @@ def log_html(log: ReadableLog) -> str:
         names,
         rows,
         names[:3],
+        picture=strip_html(blocks),
     )
 
 
@@ -100,14 +120,21 @@ def compaction_html(report: CompactionReport) -> str:
     rows += [[words, "", "", f"{count:,}"] for words, count in reasons if count]
     rows += [[note, "", "", ""] for note in (*report.notes, *report.left_segments, *report.corrupt_batches)]
     up_to = f"offsets {report.first_dirty_offset:,} to {report.end_offset:,} were new; {report.seconds:.2f} s"
-    return captioned(f"Compaction of {report.topic}-{report.partition}", up_to, names, rows, names[1:])
+    sizes = (("before", report.bytes_before, _OTHER), ("after", report.bytes_after, _PLAIN))
+    most = max(report.bytes_before, report.bytes_after)
+    picture = "".join(
+        strip_html([Block(size, f"{when}: {size_text(size)}", colour)], of_size=most)
+        for when, size, colour in sizes
+        if size
+    )
+    return captioned(f"Compaction of {report.topic}-{report.partition}", up_to, names, rows, names[1:], picture=picture)
 
 
 def _gone(before: int, after: int) -> str:
     return f"{(before - after) / before:.1%}" if before else "-"
 
 
-def retention_html(report: RetentionReport) -> str:
+def retention_html(removals: Sequence[Removal], failures: Iterable[tuple[tuple[str, int], str]]) -> str:
     names = ("partition", "from offset", "up to", "size", "policy", "reason")
     rows = [
         [
@@ -118,11 +145,11 @@ def retention_html(report: RetentionReport) -> str:
             removal.policy,
             removal.reason,
         ]
-        for removal in report.removals
+        for removal in removals
     ]
-    rows += [[f"{topic}-{number}", "", "", "", "failed", why] for (topic, number), why in report.failures.items()]
-    count = len(report.removals)
-    text = f"{plural(count, 'segment')}, {size_text(report.size_bytes)}"
+    rows += [[f"{topic}-{number}", "", "", "", "failed", why] for (topic, number), why in failures]
+    size_bytes = sum(removal.size_bytes for removal in removals)
+    text = f"{plural(len(removals), 'segment')}, {size_text(size_bytes)}"
     return captioned("Retention", text if rows else "nothing has expired", names, rows, names[1:4])
 
 
@@ -135,21 +162,25 @@ def partition_report_html(report: PartitionReport) -> str:
     return captioned(report.name, verdict, _CHECKED, [_checked(report)], _CHECKED[1:]) + findings
 
 
-def verification_html(verification: Verification) -> str:
-    """Those with findings come first."""
-    reports = sorted(verification.reports, key=lambda report: -report.error_count)
-    errors = verification.totals.errors
+def verification_html(path: str, reports: Sequence[PartitionReport], errors: int) -> str:
+    """Those with findings come first. `errors` are all, also those of the directory itself."""
     if not reports:
         verdict = "not run yet"
     else:
         verdict = f"{plural(len(reports), 'partition')}, {plural(errors, 'finding') if errors else 'no findings'}"
     return captioned(
-        f"Verification of {verification.path}",
+        f"Verification of {path}",
         verdict,
         _CHECKED,
-        [_checked(report) for report in reports],
+        [_checked(report) for report in sorted(reports, key=lambda report: -report.error_count)],
         _CHECKED[1:],
+        picture=strip_html([_verdict_block(report) for report in reports]),
     )
+
+
+def _verdict_block(report: PartitionReport) -> Block:
+    found = report.error_count
+    return Block(1, f"{report.name}: {plural(found, 'finding') if found else 'sound'}", _BAD if found else _PLAIN)
 
 
 def _checked(report: PartitionReport) -> list[str]:

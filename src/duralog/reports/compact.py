@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from duralog.config.byte_sizes import size_text
+from duralog.config.plurals import plural
 from duralog.format.topic_partition import TopicPartition
+from duralog.notebook.html_tables import Block, captioned, strip_html
 from duralog.storage.compaction.report import CompactionReport
 
 if TYPE_CHECKING:
@@ -120,9 +123,40 @@ class CompactReport:
             "per_partition": [found.to_dict() for found in self.partitions],
         }
 
+    def _repr_html_(self) -> str:
+        names = ("partition", "records", "left", "bytes", "left ", "freed", "")
+        rows = [_shown(found) for found in self.partitions]
+        totals = self.totals()
+        before, freed = totals["bytes_before"], totals["freed_bytes"]
+        done = "would be compacted" if self.is_rehearsal else "compacted"
+        text = f"{plural(totals['compacted'], 'partition')} {done}, {size_text(freed)} of {size_text(before)} freed"
+        picture = "".join(
+            strip_html([Block(size, f"{when}: {size_text(size)}", colour)], of_size=before)
+            for when, size, colour in (("before", before, "#9ecae9"), ("after", before - freed, "#4c78a8"))
+            if size
+        )
+        return captioned(f"Compaction of {self.path}", text, names, rows, names[1:6], picture=picture)
+
     def frame(self, spark: SparkSession) -> DataFrame:
         """A row for each partition."""
         return spark.createDataFrame([_row(found) for found in self.partitions], PARTITIONS_SCHEMA)
+
+
+def _shown(found: PartitionCompaction) -> list[str]:
+    report = found.report
+    if report is None:
+        return [str(found.partition), "", "", "", "", "", found.failure or ""]
+    if not report.rounds:
+        return [str(found.partition), "", "", "", "", "", "nothing to compact"]
+    return [
+        str(found.partition),
+        f"{report.records_before:,}",
+        f"{report.records_after:,}",
+        size_text(report.bytes_before),
+        size_text(report.bytes_after),
+        size_text(report.bytes_before - report.bytes_after),
+        "damaged" if found.is_damaged else "",
+    ]
 
 
 def _row(found: PartitionCompaction) -> tuple[object, ...]:

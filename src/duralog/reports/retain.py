@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duralog.config import TopicConfig
 from duralog.format.topic_partition import TopicPartition
+from duralog.notebook.notebook_tables import retention_html
 from duralog.storage.log.retention import Removal
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class RetainReport:
             "removals": [removal.to_dict() for removal in self.removals],
             "failures": {str(partition): failure for partition, failure in self.failures.items()},
         }
+
+    def _repr_html_(self) -> str:
+        return retention_html(self.removals, self.failures.items())
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """A row for each segment that was or would be deleted."""

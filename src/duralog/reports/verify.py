@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from duralog.errors import CorruptRecord
 from duralog.format.filenames import PartitionFolder
+from duralog.notebook.notebook_tables import verification_html
 from duralog.storage.checks.findings import Note
 from duralog.storage.checks.partition import PartitionReport
 from duralog.storage.checks.verification import Verification, VerifiedTotals
@@ -71,6 +72,9 @@ class VerifyReport:
             "errors": [error.to_dict() for error in self.all_errors],
             "notes": [note.to_dict() for note in self.all_notes],
         }
+
+    def _repr_html_(self) -> str:
+        return verification_html(self.path, self.partitions, self.totals.errors)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """A row for each finding (`kind` is `error`) and each note (`note`); of each file, the first findings."""

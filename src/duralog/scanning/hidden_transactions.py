@@ -49,6 +49,8 @@ class HiddenTransactions:
         start = max(int(piece.batches["base_offset"][0]), found.start_offset)
         end = min(int(piece.batches["last_offset"][-1]) + 1, found.end_offset)
         unlisted = self._markers.unlisted(start, end, self._following, piece=piece)
+        if unlisted:
+            unlisted = self._following.without_elsewhere(unlisted, start, end)
         for transaction in unlisted:
             self._markers.warn(f"a transaction index of {found.topic}-{found.partition}", transaction)
         return [*self._indexed, *unlisted]
@@ -81,6 +83,21 @@ class _Following:
 
     def is_listed(self, transaction: AbortedTransaction) -> bool:
         return (transaction.producer_id, transaction.last_offset) in self._listed
+
+    def without_elsewhere(
+        self, found: Sequence[AbortedTransaction], start_offset: int, end_offset: int
+    ) -> list[AbortedTransaction]:
+        """Without those that, by an index, have no records between the offsets.
+
+        If the marker of a transaction is damaged, its records seem to be part of the producer's next one.
+        """
+        with self._slice.location.open_store() as store:
+            view = store.partition(self._slice.topic, self._slice.partition).view
+            here = {
+                (each.producer_id, each.last_offset)
+                for each in view.indexed_aborted_transactions(start_offset, end_offset)
+            }
+            return [each for each in found if (each.producer_id, each.last_offset) in here or not view.is_listed(each)]
 
     def scanned_from(self, offset: int, position: int) -> Iterator[Piece]:
         """The rest of the file, and then of the log."""

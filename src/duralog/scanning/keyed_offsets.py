@@ -8,7 +8,7 @@ Memory is bounded by the chunks that pieces are decoded in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from duralog.columnar.runs import Rows
 from duralog.errors import InvalidConfig
 from duralog.kernels.key_digests import Digests, digests_of
 from duralog.kernels.offset_map import OffsetMap
+from duralog.scanning.key_identity import KeyIdentity
 from duralog.scanning.slice_reading import read_slice_pieces
 from duralog.scanning.slices import Slice
 
@@ -52,13 +53,26 @@ def live_offsets(marks: Numbers) -> Numbers:
     return offsets
 
 
-def keys_of_log(slices: Iterable[Slice]) -> Iterator[KeyedChunk]:
+OnKeyless = Callable[[Slice, DecodedRecords], None]
+"""Called with the records of a slice that have no key."""
+
+
+def keys_of_log(
+    slices: Iterable[Slice], identity: KeyIdentity = KeyIdentity.BYTES, on_keyless: OnKeyless | None = None
+) -> Iterator[KeyedChunk]:
     """The keys of the records that a reader of the slices sees, in the order of the log."""
     for found in slices:
-        yield from read_slice_pieces(found, partial(_keys_of_piece, found))
+        yield from read_slice_pieces(found, partial(_keys_of_piece, found, identity, on_keyless))
 
 
-def _keys_of_piece(found: Slice, piece: Piece, rows: Rows | None, refuse: OnCorruptBatch) -> Iterator[KeyedChunk]:
+def _keys_of_piece(
+    found: Slice,
+    identity: KeyIdentity,
+    on_keyless: OnKeyless | None,
+    piece: Piece,
+    rows: Rows | None,
+    refuse: OnCorruptBatch,
+) -> Iterator[KeyedChunk]:
     for decoded in piece.decode(rows, on_corrupt=refuse):
         records = within(decoded, found)
         columns = records.columns
@@ -66,7 +80,10 @@ def _keys_of_piece(found: Slice, piece: Piece, rows: Rows | None, refuse: OnCorr
         keyless = len(records) - int(np.count_nonzero(has_key))
         if keyless:
             columns = records.take(has_key).columns
-        digests = digests_of(records.data, columns.key_position, columns.key_length)
+            if on_keyless is not None:
+                on_keyless(found, records.take(~has_key))
+        places = identity.narrowed(records.data, columns.key_position, columns.key_length)
+        digests = digests_of(records.data, *places)
         yield KeyedChunk(digests, marks_of(columns.offset, columns.value_length < 0), len(records), keyless)
 
 
@@ -90,6 +107,27 @@ def _rows_of_piece(
         if chosen.any():
             records = records if chosen.all() else records.take(chosen)
             yield records.to_arrow(topic=found.topic, partition=found.partition, columns=columns)
+
+
+def records_of_keys(
+    slices: Iterable[Slice],
+    is_wanted: Callable[[Digests], NDArray[np.bool_]],
+    columns: list[str],
+    identity: KeyIdentity = KeyIdentity.BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """All records of the keys with these digests, in the order of the log."""
+
+    def of_piece(found: Slice, piece: Piece, rows: Rows | None, refuse: OnCorruptBatch) -> Iterator[pa.RecordBatch]:
+        for decoded in piece.decode(rows, on_corrupt=refuse):
+            records = within(decoded, found)
+            records = records.take(records.columns.key_length >= 0)
+            places = identity.narrowed(records.data, records.columns.key_position, records.columns.key_length)
+            chosen = is_wanted(digests_of(records.data, *places))
+            if chosen.any():
+                yield records.take(chosen).to_arrow(topic=found.topic, partition=found.partition, columns=columns)
+
+    for found in slices:
+        yield from read_slice_pieces(found, partial(of_piece, found))
 
 
 def within(decoded: DecodedRecords, found: Slice) -> DecodedRecords:

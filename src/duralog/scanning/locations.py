@@ -127,7 +127,7 @@ class Location:
 
     @property
     def is_remote(self) -> bool:
-        return _split(self.url)[0] != "file"
+        return is_url(self.url)
 
     def address(self) -> FileSystemAddress:
         """The URL taken apart; nothing is connected."""
@@ -241,7 +241,17 @@ def arrow_file_system(path: str, storage_options: Mapping[str, str] | None = Non
 
 def location_of(store: Store) -> Location:
     """How other processes open the directory of this store."""
+    if len(store.paths) > 1:
+        raise StorageError(
+            f"{', '.join(store.paths)}: a store of several directories is read by its own methods: to scan or count"
+            " them, give the list of directories instead of the store"
+        )
     return store.location if isinstance(store, LocatedStore) else Location.of(store.path)
+
+
+def is_url(path: str) -> bool:
+    """Whether this is a URL of a file system that is not the local disk."""
+    return _split(path)[0] != "file"
 
 
 def is_same_file_system(path: str, other: str) -> bool:

@@ -1,6 +1,6 @@
 """From what a user asks for to offsets: which partitions, and from where to where in each.
 
-The words are those of Spark's Kafka connector: earliest and latest, offsets (-2 and -1 stand for these two) and
+The words are those of Spark's Kafka connector: earliest and latest, offsets (-2 and -1 mean these two) and
 timestamps. A timestamp means the first record at that time or later. Reading ends at the last stable offset for
 `read_committed`, at the end of the log otherwise, as it is when it is asked.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from duralog.errors import InvalidConfig, OffsetOutOfRange, UnknownTopic
 from duralog.format.internal.internal_topics import INTERNAL_TOPICS
@@ -60,8 +60,18 @@ FROM_EARLIEST = Offsets(everywhere=EARLIEST)
 TO_LATEST = Offsets(everywhere=LATEST)
 
 
+class TopicSource(Protocol):
+    """What partitions are selected from: a store, or the directories of a cluster."""
+
+    path: str
+
+    def topics(self) -> list[str]: ...
+
+    def partitions(self, topic: str) -> list[int]: ...
+
+
 def select_partitions(
-    store: Store,
+    store: TopicSource,
     *,
     topics: Iterable[str] | None = None,
     pattern: str | None = None,
@@ -89,7 +99,7 @@ def select_partitions(
     return sorted({TopicPartition(topic, number) for topic in topics for number in _partitions(store, topic)})
 
 
-def _partitions(store: Store, topic: str) -> list[int]:
+def _partitions(store: TopicSource, topic: str) -> list[int]:
     try:
         return store.partitions(topic)
     except UnknownTopic:
@@ -108,20 +118,72 @@ def resolve(
 ) -> dict[TopicPartition, OffsetRange]:
     """The offsets to read of each partition. One that would start after its end is empty."""
     wanted = list(partitions)
-    _check_named(start, wanted, "start")
-    _check_named(end, wanted, "end")
     is_remote = location_of(store).is_remote
     if isinstance(store, LocatedStore):
         store.list_ahead(wanted)
 
-    def find_range(partition: TopicPartition) -> tuple[OffsetRange, list[DataLoss]]:
+    def bounded(partition: TopicPartition) -> BoundedLog:
         log = store.partition(*partition)
         if is_remote and (isinstance(start, Timestamps) or isinstance(end, Timestamps)):
             read_largest_timestamps(log.view.segments)
-        find = _Bounds(partition, log, isolation)
+        return _BoundedView(log, isolation)
+
+    return resolve_in(bounded, wanted, start, end, is_remote=is_remote, on_data_loss=on_data_loss)
+
+
+class BoundedLog(Protocol):
+    """Where the offsets of a log can be read, for readers of one isolation level."""
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def limit(self) -> int:
+        """One above the last offset that they see."""
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """The first offset below the limit whose record has this time or a later one."""
+
+    def let_go(self) -> None:
+        """Close what was opened to find out."""
+
+
+class _BoundedView:
+    def __init__(self, log: PartitionLog, isolation: Isolation) -> None:
+        self._log = log
+        self._isolation = isolation
+        view = log.view
+        self.start_offset = view.start_offset
+        self.limit = view.limit(isolation)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        found = self._log.offset_for_timestamp(timestamp_ms, isolation=self._isolation)
+        return None if found is None else found.offset
+
+    def let_go(self) -> None:
+        self._log.view.segments.active.let_go()
+
+
+def resolve_in(
+    open_log: Callable[[TopicPartition], BoundedLog],
+    partitions: Iterable[TopicPartition],
+    start: Bound,
+    end: Bound,
+    *,
+    is_remote: bool,
+    on_data_loss: OnDataLoss | None,
+) -> dict[TopicPartition, OffsetRange]:
+    """As `resolve`, with logs that `open_log` finds."""
+    wanted = list(partitions)
+    _check_named(start, wanted, "start")
+    _check_named(end, wanted, "end")
+
+    def find_range(partition: TopicPartition) -> tuple[OffsetRange, list[DataLoss]]:
+        log = open_log(partition)
+        find = _Bounds(partition, log)
         first = find.offset(start, is_start=True)
         found = OffsetRange(first, max(first, find.offset(end, is_start=False)))
-        log.view.segments.active.let_go()
+        log.let_go()
         return found, find.losses
 
     ranges: dict[TopicPartition, OffsetRange] = {}
@@ -135,12 +197,10 @@ def resolve(
 class _Bounds:
     """Finds the bounds of one partition."""
 
-    def __init__(self, partition: TopicPartition, log: PartitionLog, isolation: Isolation) -> None:
+    def __init__(self, partition: TopicPartition, log: BoundedLog) -> None:
         self._partition = partition
         self._log = log
-        self._view: LogView = log.view
-        self._isolation = isolation
-        self._limit = self._view.limit(isolation)
+        self._limit = log.limit
         self.losses: list[DataLoss] = []
 
     def offset(self, bound: Bound, *, is_start: bool) -> int:
@@ -149,22 +209,22 @@ class _Bounds:
         offset = bound.of.get(self._partition, bound.everywhere)
         assert offset is not None
         if offset == EARLIEST:
-            return self._view.start_offset
+            return self._log.start_offset
         if offset == LATEST:
             return self._limit
-        if self._view.start_offset <= offset <= self._limit:
+        if self._log.start_offset <= offset <= self._limit:
             return offset
-        self.losses.append(data_loss(self._partition, OffsetRange(offset, offset), self._view, self._limit))
-        return min(max(offset, self._view.start_offset), self._limit)
+        self.losses.append(data_loss(self._partition, OffsetRange(offset, offset), self._log, self._limit))
+        return min(max(offset, self._log.start_offset), self._limit)
 
     def _by_time(self, bound: Timestamps, *, is_start: bool) -> int:
         timestamp_ms = bound.of.get(self._partition, bound.everywhere_ms)
         assert timestamp_ms is not None
         if timestamp_ms < 0:
             raise InvalidConfig(f"{self._partition}: {timestamp_ms} is not a timestamp: it is negative")
-        found = self._log.offset_for_timestamp(timestamp_ms, isolation=self._isolation)
+        found = self._log.offset_for_timestamp(timestamp_ms)
         if found is not None:
-            return found.offset
+            return found
         if is_start and bound.if_none != "latest":
             raise OffsetOutOfRange(
                 f"{self._partition}: no record has a timestamp of {timestamp_ms} or later;"
@@ -173,7 +233,7 @@ class _Bounds:
         return self._limit
 
 
-def data_loss(partition: TopicPartition, asked: OffsetRange, view: LogView, limit: int) -> DataLoss:
+def data_loss(partition: TopicPartition, asked: OffsetRange, view: LogView | BoundedLog, limit: int) -> DataLoss:
     return DataLoss(
         topic=partition.topic,
         partition=partition.partition,

@@ -12,7 +12,7 @@ looks the offsets up again (`slice_reading`).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -137,7 +137,7 @@ def plan(
     slices = [part for found in planned for part in found.slices(target_bytes)]
     return Plan(
         slices=tuple(slices),
-        tasks=tuple(_packed(slices, target_bytes)),
+        tasks=tuple(packed(slices, target_bytes)),
         total_bytes=sum(found.total_bytes for found in planned),
         segments_total=sum(found.segments_total for found in planned),
         segments_planned=len(extents),
@@ -207,7 +207,7 @@ class _PartitionPlan:
             read_largest_timestamps(view.segments.from_floor(within.start_offset))
         self.extents = list(_extents(view, within, times))
         is_hiding = isolation is Isolation.READ_COMMITTED and self.extents
-        self._aborted = _Aborted(view, within) if is_hiding else None
+        self._aborted = Aborted(view.indexed_aborted_transactions(*within)) if is_hiding else None
         view.segments.active.let_go()
 
     def slices(self, target_bytes: int) -> Iterator[Slice]:
@@ -279,17 +279,17 @@ def _end_position(index: OffsetIndex, end_offset: int) -> int:
     return _FAR_BEHIND if entry is None else entry.position
 
 
-class _Aborted:
+class Aborted:
     """The aborted transactions of a partition from its indexes, as far as a range of offsets needs them.
 
     To find those that an index lacks, the log has to be scanned: the reader of a slice does that (`part_reading`).
     """
 
-    def __init__(self, view: LogView, wanted: OffsetRange) -> None:
-        self._transactions = view.indexed_aborted_transactions(*wanted)
-        self._last_offsets = [transaction.last_offset for transaction in self._transactions]
-        """They rise: these are the markers, in the order of the log."""
-        first_offsets = (transaction.first_offset for transaction in reversed(self._transactions))
+    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """In the order of their markers."""
+        self._transactions = transactions
+        self._last_offsets = [transaction.last_offset for transaction in transactions]
+        first_offsets = (transaction.first_offset for transaction in reversed(transactions))
         self._first_offsets = [*accumulate(first_offsets, min)][::-1]
         """The lowest one of each transaction and all that follow, so they rise, too."""
 
@@ -299,7 +299,12 @@ class _Aborted:
         return tuple(found for found in self._transactions[first:end] if found.first_offset < end_offset)
 
 
-def _packed(slices: list[Slice], target_bytes: int) -> Iterator[tuple[Slice, ...]]:
+def task_weight(slices: Iterable[Slice]) -> int:
+    """What tasks are measured by: bytes, and those that opening files costs."""
+    return sum(found.size_bytes + _FILE_COST_BYTES for found in slices)
+
+
+def packed(slices: list[Slice], target_bytes: int) -> Iterator[tuple[Slice, ...]]:
     """Neighbours together, as long as they are not more than a slice may be."""
     task: list[Slice] = []
     weight = 0

@@ -12,10 +12,12 @@ the offset index that leads to a valid batch, or with the next segment; the byte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from duralog.columnar.pieces import Piece
 from duralog.columnar.refusals import OnCorruptBatch
@@ -32,6 +34,9 @@ from duralog.storage.log.reading import piece_to_arrow
 from duralog.storage.log.view import LogView
 from duralog.storage.segment.segment import Segment
 
+OnBatches = Callable[[Slice, NDArray[Any]], None]
+"""Called with the batches of each piece of a slice (`BATCH_DTYPE`), before their records are returned."""
+
 _ATTEMPTS = 5
 """To find a log that does not change while the rest of a slice is read."""
 
@@ -42,14 +47,31 @@ def read_slices(
     columns: Sequence[str] | None = None,
     on_corrupt: OnCorruptBytes | None = None,
     on_data_loss: OnDataLoss | None = None,
+    on_batches: OnBatches | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of all slices, in order: all columns of `columnar.schema.RECORD_SCHEMA` or the named ones.
 
     Without `on_corrupt`, damage raises `CorruptRecord`; without `on_data_loss`, offsets that are gone raise
     `OffsetOutOfRange`.
     """
+    return read_all_pieces(
+        slices,
+        lambda found: _to_arrow(found, columns, on_batches),
+        on_corrupt=on_corrupt,
+        on_data_loss=on_data_loss,
+    )
+
+
+def read_all_pieces(
+    slices: Iterable[Slice],
+    convert: Callable[[Slice], Convert[T]],
+    *,
+    on_corrupt: OnCorruptBytes | None = None,
+    on_data_loss: OnDataLoss | None = None,
+) -> Iterator[T]:
+    """What `convert` of each slice returns for its pieces, in order. See `read_slices` for errors."""
     for found, open_part in open_ahead(slices):
-        yield from _read(found, _to_arrow(found, columns), open_part, on_corrupt, on_data_loss)
+        yield from _read(found, convert(found), open_part, on_corrupt, on_data_loss)
 
 
 def read_slice_pieces(
@@ -63,10 +85,12 @@ def read_slice_pieces(
     return _read(found, convert, partial(open_planned, found, {}), on_corrupt, on_data_loss)
 
 
-def _to_arrow(found: Slice, columns: Sequence[str] | None) -> Convert[pa.RecordBatch]:
+def _to_arrow(found: Slice, columns: Sequence[str] | None, on_batches: OnBatches | None) -> Convert[pa.RecordBatch]:
     partition = TopicPartition(found.topic, found.partition)
 
     def to_arrow(piece: Piece, rows: Rows | None, refuse: OnCorruptBatch) -> Iterator[pa.RecordBatch]:
+        if on_batches is not None:
+            on_batches(found, piece.batches)
         return piece_to_arrow(
             piece,
             rows,

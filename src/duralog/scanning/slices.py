@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from duralog.errors import OffsetOutOfRange
+from duralog.format.checkpoints import EpochStart
 from duralog.format.index_entries import AbortedTransaction
 from duralog.scanning.locations import Location
 from duralog.storage.log.isolation import Isolation
@@ -25,6 +26,26 @@ class FileIdentity(NamedTuple):
 
     size: int
     modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A copy of a partition, as far as it has the batches of the log."""
+
+    location: Location
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSources:
+    """Where the batches of a partition are that has several copies. The chosen copy comes first."""
+
+    sources: tuple[Source, ...]
+    epochs: tuple[EpochStart, ...]
+    """The history of the log: a batch with another epoch belongs to another history."""
+    dense_from: int | None
+    """From this offset on, a missing offset is damage; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +71,13 @@ class Slice:
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     aborted: tuple[AbortedTransaction, ...] = field(default=(), repr=False)
     """Those with records among the offsets, for `read_committed`."""
+    copies: LogSources | None = field(default=None, repr=False)
+    """Where else the same batches are, if the directories of a cluster are read."""
+
+    @property
+    def is_from_other_copy(self) -> bool:
+        """Whether another copy than the chosen one is read."""
+        return self.copies is not None and self.copies.sources[0].location != self.location
 
     @property
     def size_bytes(self) -> int:

@@ -7,12 +7,11 @@ from itertools import groupby
 
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.offset_ranges import select_partitions
-from duralog.storage.store import Store
+from duralog.scanning.offset_ranges import TopicSource, select_partitions
 
 
 def partitions_by_topic(
-    store: Store, topics: Sequence[str] | None, number: int | None = None
+    store: TopicSource, topics: Sequence[str] | None, number: int | None = None
 ) -> dict[str, list[TopicPartition]]:
     """The partitions of these topics, or of all but Kafka's internal ones; with a number, only those that have it."""
     found = select_partitions(store, pattern=".*") if topics is None else select_partitions(store, topics=topics)

@@ -1,5 +1,8 @@
 """Counting what is in the topics of a log directory, on threads or on Spark (`duralog.scanning.executor`).
 
+Of the directories of a cluster, what consumers were served is counted, read through damage; what a compaction would
+save is that of the copies that are read.
+
 Everything in the log counts, data of aborted transactions too, since it takes disk space; the log's own control batches
 count as batches and bytes. What cannot be read is reported as damage of its partition, and does not stop the others.
 Keys are equal if their digests are, as in compaction, and are compared within a partition: `duplicate_records` are
@@ -15,18 +18,17 @@ remove now. It is reported for compacted topics only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from duralog.errors import CorruptRecord, DuralogError, StorageError
+from duralog.errors import DuralogError
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, Executor, run_in_groups
-from duralog.scanning.locations import Location, location_of
-from duralog.scanning.offset_ranges import resolve
-from duralog.scanning.planning import Plan, plan
+from duralog.scanning.locations import Location
+from duralog.scanning.logs import AnyPlan, Logs
 from duralog.scanning.remote_work import side_by_side
 from duralog.scanning.slices import slices_by_task
 from duralog.scanning.topic_choice import partitions_by_topic
@@ -47,7 +49,6 @@ from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.retention import COMPACT
-from duralog.storage.store import Store
 
 CountKeys = Callable[[Executor, Sequence[KeysTask]], list[KeyCounts]]
 """Counts the keys of each task, also if they do not fit into the memory of one."""
@@ -69,24 +70,25 @@ class StatsRequest:
 
 
 def collect(
-    store: Store, request: StatsRequest, executor: Executor, count_keys: CountKeys = count_keys_in_tasks
+    logs: Logs, request: StatsRequest, executor: Executor, count_keys: CountKeys = count_keys_in_tasks
 ) -> StatsReport:
-    """Read the chosen topics and count. REQUIRES: the store is read-only."""
+    """Read the chosen topics and count."""
     began = time.perf_counter()
-    location = location_of(store)
-    checkpoints = read_checkpoints(location) if request.hot_keys else {}
-    chosen = partitions_by_topic(store, request.topics, request.partition)
-    closed = _closed(store, location, [partition for found in chosen.values() for partition in found])
+    chosen = partitions_by_topic(logs, request.topics, request.partition)
+    closed = _closed(logs, [partition for found in chosen.values() for partition in found])
     readable = {topic: [partition for partition in found if partition not in closed] for topic, found in chosen.items()}
     partitions = [partition for found in readable.values() for partition in found]
-    ranges = resolve(store, partitions)
-    planned = plan(store, ranges, max_slice_bytes=request.max_slice_bytes)
-    compacted = {topic for topic in chosen if COMPACT in store.topic_config(topic).cleanup_policy}
+    ranges = logs.resolve(partitions)
+    planned = logs.plan(ranges, max_slice_bytes=request.max_slice_bytes)
+    compacted = {topic for topic in chosen if COMPACT in logs.topic_config(topic).cleanup_policy}
     segments: dict[TopicPartition, SegmentSizes] = {}
     if request.hot_keys:
+        checkpoints = {location: read_checkpoints(location) for location in set(map(logs.location, partitions))}
         segments = {
             partition: segment_sizes(
-                store.partition(*partition), partition.topic in compacted, checkpoints.get(partition)
+                logs.log(partition),
+                partition.topic in compacted,
+                checkpoints[logs.location(partition)].get(partition),
             )
             for partition in partitions
         }
@@ -98,11 +100,12 @@ def collect(
     if request.compaction:
         whole = [partition for partition in partitions if not counts[partition].unread]
         sizes = {found: counts[found].disk_bytes for found in whole if found.topic in compacted}
+        homes = {found: logs.location(found) for found in sizes}
         found_savings = run_in_groups(
             executor,
-            list(sizes),
-            partial(_savings, location),
-            size_bytes=sizes.__getitem__,
+            list(homes.items()),
+            _savings,
+            size_bytes=lambda item: sizes[item[0]],
             name="stats: compaction",
         )
         savings = dict(zip(sizes, found_savings, strict=True))
@@ -125,7 +128,7 @@ def collect(
     if request.hot_keys:
         shapes = {
             topic: topic_shape(
-                store,
+                logs,
                 [counts[partition] for partition in found],
                 [keys[partition].popularity for partition in found],
                 [segments[partition] for partition in found],
@@ -148,24 +151,14 @@ def collect(
     )
 
 
-def _closed(store: Store, location: Location, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+def _closed(logs: Logs, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
     """Those that cannot be opened, and why: no permission, or the folder does not name its topic."""
-
-    def refusal(partition: TopicPartition) -> str | None:
-        try:
-            store.partition(*partition).view.segments.active.let_go()
-        except (CorruptRecord, StorageError) as error:
-            if location.is_remote and isinstance(error, StorageError):
-                raise
-            return str(error)
-        return None
-
-    found = zip(partitions, side_by_side(refusal, partitions, is_remote=location.is_remote), strict=True)
+    found = zip(partitions, side_by_side(logs.refusal, partitions, is_remote=logs.is_remote), strict=True)
     return {partition: reason for partition, reason in found if reason is not None}
 
 
 def _count(
-    partitions: Sequence[TopicPartition], planned: Plan, request: StatsRequest, executor: Executor
+    partitions: Sequence[TopicPartition], planned: AnyPlan, request: StatsRequest, executor: Executor
 ) -> dict[TopicPartition, RecordCounts]:
     tasks = [
         slices
@@ -186,7 +179,7 @@ def _count(
 
 
 def _key_tasks(
-    planned: Plan, request: StatsRequest, counts: Mapping[TopicPartition, RecordCounts]
+    planned: AnyPlan, request: StatsRequest, counts: Mapping[TopicPartition, RecordCounts]
 ) -> tuple[dict[TopicPartition, KeysTask], dict[bytes | None, int]]:
     """By partition: a task that counts its keys. And the numbers of the prefixes, 0 for no prefix."""
     prefixes: list[bytes | None] = [None]
@@ -207,11 +200,19 @@ def _key_tasks(
     return tasks, numbers
 
 
-def _savings(location: Location, partitions: Sequence[TopicPartition], advance: Advance) -> list[CompactionSaving]:
+def _savings(items: Sequence[tuple[TopicPartition, Location]], advance: Advance) -> list[CompactionSaving]:
     """What a compaction of each partition would save now, by the cleaner's own rules."""
+    savings: list[CompactionSaving] = []
+    for location, found in groupby(items, key=lambda item: item[1]):
+        savings += _savings_in(location, [partition for partition, _ in found], advance)
+    return savings
+
+
+def _savings_in(
+    location: Location, partitions: Sequence[TopicPartition], advance: Advance
+) -> Iterator[CompactionSaving]:
     # Before the logs: a checkpoint must not be ahead of what is read.
     checkpoints = read_checkpoints(location)
-    savings = []
     with location.open_store() as store:
         cleaner = CleanerSettings.of(store.config)
         for partition in partitions:
@@ -222,9 +223,8 @@ def _savings(location: Location, partitions: Sequence[TopicPartition], advance: 
                 checkpoint = read_checkpoints(location).get(partition)
                 with location.open_store() as as_it_is_now:
                     saving = _saving_in(as_it_is_now.partition(*partition), checkpoint, cleaner)
-            savings.append(saving)
+            yield saving
             advance(0)  # Nothing is counted, but this is where a run that has failed stops.
-    return savings
 
 
 def _saving_in(log: PartitionLog, checkpoint: int | None, cleaner: CleanerSettings) -> CompactionSaving:

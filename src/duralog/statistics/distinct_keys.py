@@ -19,6 +19,8 @@ from duralog.columnar.refusals import OnCorruptBatch
 from duralog.columnar.runs import Rows
 from duralog.kernels.key_digests import digests_of
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes_for
+from duralog.scanning.cluster.sound_slices import sound_slices
+from duralog.scanning.cluster.sources import HealedRange
 from duralog.scanning.executor import Advance, Executor, ignore_progress
 from duralog.scanning.keyed_offsets import KeyedChunk, MapFull, Numbers, put_all, within
 from duralog.scanning.slice_reading import read_slice_pieces
@@ -113,13 +115,17 @@ def numbered_keys(
     task: KeysTask, slices: tuple[Slice, ...], advance: Advance = ignore_progress
 ) -> Iterator[NumberedKeys]:
     """The keys of the slices, with the numbers of their prefixes as marks."""
-    for found in slices:
+    for found in sound_slices(slices, _healed_before):
         yield from read_slice_pieces(
             found,
             partial(_numbered_piece, task, found, advance),
             on_corrupt=_counted_before,
             on_data_loss=pass_over,
         )
+
+
+def _healed_before(_: HealedRange) -> None:
+    """The first pass has logged it."""
 
 
 def _counted_before(_: CorruptBytes) -> None:

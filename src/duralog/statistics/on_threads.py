@@ -8,11 +8,11 @@ of threads: a partition with more keys than fit is read several times, a share o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
+from duralog.scanning.cluster.directories import Paths
 from duralog.scanning.executor import OnProgress
-from duralog.scanning.locations import open_store
+from duralog.scanning.logs import LogSet
 from duralog.scanning.thread_executor import ThreadExecutor
 from duralog.statistics.collection import StatsRequest, collect
 from duralog.statistics.key_prefixes import PrefixRule
@@ -24,7 +24,7 @@ _SLICE_BYTES = 32 << 20
 
 
 def stats_on_threads(  # Public: its keyword arguments are the interface.
-    path: str | os.PathLike[str],
+    path: Paths,
     *,
     topics: Sequence[str] | None = None,
     partition: int | None = None,
@@ -38,6 +38,8 @@ def stats_on_threads(  # Public: its keyword arguments are the interface.
     on_progress: OnProgress | None = None,
 ) -> StatsReport:
     """Count records, keys and bytes of topics: all but the internal ones if none are named.
+
+    A list of directories, a glob or a manifest is a cluster: what consumers were served is counted.
 
     `partition` picks one number of each topic. A prefix is the first `prefix_length` bytes of a key, or what comes
     before `prefix_separator`. `largest` is how many of the largest records are reported, `hot_keys` how many of the
@@ -54,5 +56,5 @@ def stats_on_threads(  # Public: its keyword arguments are the interface.
         max_slice_bytes=_SLICE_BYTES,
         hot_keys=hot_keys,
     )
-    with open_store(os.fspath(path)) as store:
-        return collect(store, request, ThreadExecutor(threads, on_progress))
+    with LogSet.of(path).open() as logs:
+        return collect(logs, request, ThreadExecutor(threads, on_progress))

@@ -11,6 +11,7 @@ disk that these take, by how far their batch is compressed.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,12 +27,16 @@ from duralog.columnar.runs import Rows
 from duralog.errors import DuralogError, StorageError
 from duralog.format.compression import Codec
 from duralog.format.layout import CODEC_MASK, CONTROL_BIT, NO_TIMESTAMP
+from duralog.scanning.cluster.sound_slices import sound_slices
+from duralog.scanning.cluster.sources import HealedRange
 from duralog.scanning.executor import Advance, ignore_progress
 from duralog.scanning.keyed_offsets import within
 from duralog.scanning.slice_reading import read_slice_pieces
 from duralog.scanning.slices import CorruptBytes, DataLoss, Slice
 from duralog.statistics.key_prefixes import PrefixRule, prefixes_of
 from duralog.statistics.record_shapes import RecordShape
+
+_logger = logging.getLogger(__name__)
 
 MOST_PREFIXES = 100_000
 _SHOWN_KEY_BYTES = 64
@@ -166,7 +171,7 @@ class CountRules:
 def count_slices(slices: tuple[Slice, ...], advance: Advance = ignore_progress, *, rules: CountRules) -> RecordCounts:
     """What a task does."""
     total = RecordCounts()
-    for found in slices:
+    for found in sound_slices(slices, _log_healed):
         total.add(_SliceCounter(found, rules, advance).count(), rules.largest)
     return total
 
@@ -312,6 +317,10 @@ class _SliceCounter:
                 for prefix, *row in zip(found.values, *(column.tolist() for column in columns), strict=True)
             }
         )
+
+
+def _log_healed(found: HealedRange) -> None:
+    _logger.warning("%s", found)
 
 
 def pass_over(_: DataLoss) -> None:

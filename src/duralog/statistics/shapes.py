@@ -9,12 +9,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from duralog.errors import DuralogError
+from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.logs import Logs
 from duralog.statistics.key_popularity import FrequentKey, HotKey, Popularity
 from duralog.statistics.record_counts import RecordCounts
 from duralog.statistics.record_shapes import RecordShape
 from duralog.storage.compaction.cleanable import first_dirty_offset
 from duralog.storage.log.partition_log import PartitionLog
-from duralog.storage.store import Store
 
 _SHOWN_KEY_BYTES = 64
 
@@ -79,7 +80,7 @@ def segment_sizes(log: PartitionLog, is_compacted: bool, checkpoint: int | None)
 
 
 def topic_shape(
-    store: Store,
+    logs: Logs,
     counts: Iterable[RecordCounts],
     popularities: Iterable[Popularity | None],
     segments: Sequence[SegmentSizes],
@@ -97,16 +98,16 @@ def topic_shape(
     return TopicShape(
         records=records,
         popularity=popularity,
-        hot_keys=tuple(_hot_key(store, topic, frequent) for frequent in popularity.frequent),
+        hot_keys=tuple(_hot_key(logs, topic, frequent) for frequent in popularity.frequent),
         partitions=tuple(segments),
     )
 
 
-def _hot_key(store: Store, topic: str, frequent: FrequentKey) -> HotKey:
+def _hot_key(logs: Logs, topic: str, frequent: FrequentKey) -> HotKey:
     key = None
     # Meanwhile the log may have been compacted, or cut.
     with suppress(DuralogError):
-        record = next(store.partition(topic, frequent.partition).read(frequent.offset), None)
+        record = next(logs.log(TopicPartition(topic, frequent.partition)).read(frequent.offset), None)
         if record is not None and record.offset == frequent.offset:
             key = record.key
     shown = None if key is None else key[:_SHOWN_KEY_BYTES]

@@ -13,6 +13,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from duralog.errors import StorageError
+from duralog.format.record import Record
 from duralog.scanning.locations import LocatedStore, Location
 from duralog.scanning.offset_ranges import resolve, select_partitions
 from duralog.scanning.planning import plan
@@ -329,8 +330,22 @@ def test_few_requests_plan_a_log(tmp_path: Path) -> None:
         before = len(requests.asked)
         ranges = resolve(store, select_partitions(store, topics=["orders"]))
         assert len(plan(store, ranges).slices) == 5
-        # The folder twice, what is in it for the log as a whole, and the end of the active segment.
-        assert Counter(operation for operation, _ in requests.asked[before:]) == {"list": 2, "look at": 1, "open": 5}
+        # The folder twice, the id of its topic, and the end of the active segment.
+        assert Counter(operation for operation, _ in requests.asked[before:]) == {"list": 2, "look at": 1, "open": 2}
         by_time = len(requests.asked)
         assert plan(store, ranges, times=TimeRange(NOW_MS + 500)).segments_planned == 3
         assert len(requests.asked) - by_time <= 5
+
+
+def test_a_large_active_segment_takes_one_index_more(tmp_path: Path) -> None:
+    with open_for_writing(tmp_path) as store:
+        store.create_topic("orders", 1)
+        store.partition("orders", 0).append([Record(value=bytes(100_000))])
+        store.partition("orders", 0).append([Record(value=bytes(100_000))])
+    requests = Requests()
+    with LocatedStore(Location(str(tmp_path)), str(tmp_path), RemoteFileSystem(requests, "file://")) as store:
+        before = len(requests.asked)
+        ranges = resolve(store, select_partitions(store, topics=["orders"]))
+        assert plan(store, ranges).planned_bytes > 200_000
+        opened = sorted(path.rpartition("/")[2] for kind, path in requests.asked[before:] if kind == "open")
+        assert opened == [f"{0:020}.index", f"{0:020}.log", "partition.metadata"]

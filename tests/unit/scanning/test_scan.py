@@ -10,7 +10,7 @@ import pytest
 
 import duralog
 from duralog.columnar.schema import RECORD_SCHEMA
-from duralog.scanning import scan as scan_module
+from duralog.scanning.tables import scan as scan_module
 from tests.support.spark.planned_log import NOW_MS, fill, offsets, open_for_writing, record
 
 END = 1000

@@ -22,8 +22,9 @@ from duralog.storage.store import Store
 from tests.support.places import GOLDEN
 from tests.support.spark.lake_directory import START_MS, run_here
 
-stats_module = importlib.import_module("duralog.spark.jobs.stats")
 collection = importlib.import_module("duralog.statistics.collection")
+logs = importlib.import_module("duralog.scanning.logs")
+stats_module = importlib.import_module("duralog.spark.jobs.stats")
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +243,7 @@ def test_what_retention_deletes_meanwhile_does_not_count(tmp_path: Path, monkeyp
     make(tmp_path)
     with duralog.open(tmp_path, config={"log.cleaner.enable": "false"}) as store:
         store.partition("t", 0).append([duralog.Record(key=b"late", value=b"", timestamp_ms=START_MS)])
-    plan = collection.plan
+    plan = logs.plan
 
     def then_delete(*arguments: Any, **options: Any) -> Any:
         planned = plan(*arguments, **options)
@@ -250,7 +251,7 @@ def test_what_retention_deletes_meanwhile_does_not_count(tmp_path: Path, monkeyp
             file.unlink()
         return planned
 
-    monkeypatch.setattr(collection, "plan", then_delete)
+    monkeypatch.setattr(logs, "plan", then_delete)
     (found,) = run(tmp_path, prefix_length=2).partitions
     assert (found.records, found.batches, found.distinct_keys, found.duplicate_records) == (1, 1, 1, 0)
 

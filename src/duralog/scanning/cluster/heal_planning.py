@@ -1,0 +1,372 @@
+"""Plans the healing of a partition: reads every batch of every copy once, and finds what each copy should have.
+
+The partition is read in windows of offsets, cut where any copy starts a segment. `healed_batches` says which batches
+the log has in a window; a copy keeps those of them that it has, and gets the others. What it has besides is dropped.
+Compacted logs are read twice as far as they were compacted, to find a copy that is sound there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duralog.format.checkpoints import EpochStart
+from duralog.format.uuids import RESERVED_DIRECTORIES
+from duralog.scanning.cluster.batch_rows import CopyRows, DamagedRange, keys
+from duralog.scanning.cluster.choice import divergence
+from duralog.scanning.cluster.cluster import Cluster, Copies
+from duralog.scanning.cluster.directory import ClusterDirectory
+from duralog.scanning.cluster.heal_plan import CopyPlan, Part, PartitionPlan
+from duralog.scanning.cluster.healed_batches import (
+    CONTENT,
+    NOWHERE,
+    Belonging,
+    DenseLog,
+    filled_where_damaged,
+    joined,
+    nothing,
+    without_misplaced,
+)
+from duralog.scanning.cluster.healed_segments import KeptCopy, Orphan, WindowParts, copy_plan
+from duralog.scanning.cluster.offset_sets import merged
+from duralog.scanning.cluster.problems import Problem, ProblemKind
+
+_LARGE_BYTES = 16 << 20
+"""Of the segments of all copies: less is read by one thread."""
+
+
+def plan_heal(cluster: Cluster, copies: Copies) -> PartitionPlan:
+    """What is to be changed in the copies of a partition, and in directories that should have one."""
+    planning = _Planning(cluster, copies)
+    for start, end in planning.windows():
+        planning.add(start, end)
+    return planning.plan()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Target:
+    """A copy that is to be healed, or a replica without one."""
+
+    directory: ClusterDirectory
+    rows: CopyRows | None
+    start_offset: int
+    """It should have the log from here on."""
+    other_topic: str | None = None
+    """The id of the topic that its folder belongs to."""
+    windows: list[WindowParts] = field(default_factory=list)
+    orphans: list[Orphan] = field(default_factory=list)
+    damage: list[DamagedRange] = field(default_factory=list)
+
+
+class _Planning:
+    def __init__(self, cluster: Cluster, copies: Copies) -> None:
+        self._copies = copies
+        choice = copies.choice
+        self._config = cluster.topic_config(copies)
+        self._rows = [
+            CopyRows(copy, number, is_preallocated=self._config.preallocate)
+            for number, copy in enumerate(copies.copies)
+        ]
+        chosen = copies.chosen.state
+        self._belonging = Belonging(
+            epochs=choice.epochs,
+            limits=tuple(
+                NOWHERE if number == choice.copy else divergence(copy.state, chosen)
+                for number, copy in enumerate(copies.copies)
+            ),
+        )
+        self._order = sorted(
+            range(len(copies.copies)), key=lambda number: (number != choice.copy, -choice.agreed[number], number)
+        )
+        self._dense_from = NOWHERE if copies.dense_from is None else copies.dense_from
+        self._log = DenseLog(order=self._order, reached=min(min(rows.bases) for rows in self._rows))
+        self._end_offset = 0
+        """Of the batches so far."""
+        self._problems = [problem for problem in copies.problems if problem.kind is not ProblemKind.CUT]
+        self._targets = list(_targets(cluster, copies, self._rows, self._problems.append))
+        self._compacted = _Compacted(self._rows, self._belonging, self._order, self._dense_from)
+        self._compacted.survey(self.windows())
+
+    def windows(self) -> Iterator[tuple[int, int]]:
+        bounds = {base for rows in self._rows for base in rows.bases}
+        if min(bounds) < self._dense_from < NOWHERE:
+            bounds.add(self._dense_from)
+        return pairwise([*sorted(bounds), NOWHERE])
+
+    def add(self, start: int, end: int) -> None:
+        by_copy = self._read(start, end)
+        masks = [self._belonging.mask(number, rows) for number, rows in enumerate(by_copy)]
+        belonging = [rows if mask.all() else rows[mask] for rows, mask in zip(by_copy, masks, strict=True)]
+        is_dense = start >= self._dense_from
+        if is_dense:
+            belonging = [without_misplaced(rows, belonging, number) for number, rows in enumerate(belonging)]
+        dense = self._log.add(end, belonging) if is_dense else nothing()
+        if not is_dense:
+            self._log.reached = end
+        for rows in (*belonging, dense):
+            if len(rows):
+                self._end_offset = max(self._end_offset, int(rows["last_offset"][-1]) + 1)
+        spares: list[tuple[_Target, NDArray[Any]]] = []
+        for target in self._targets:
+            number = None if target.rows is None else target.rows.number
+            own = nothing() if number is None else by_copy[number]
+            wanted = dense if is_dense else self._compacted.wanted(number, belonging)
+            spares.append((target, self._place(target, start, own, _from(wanted, own, target.start_offset))))
+            if number is not None and start in self._rows[number].bases:
+                target.damage += self._rows[number].segment(start).damage
+        self._note_orphans(spares, is_dense=is_dense)
+
+    def _read(self, start: int, end: int) -> list[NDArray[Any]]:
+        """The batches of each copy; of large segments side by side."""
+        if sum(rows.size_at(start) for rows in self._rows) < _LARGE_BYTES:
+            return [rows.between(start, end) for rows in self._rows]
+        with ThreadPoolExecutor(len(self._rows), thread_name_prefix="duralog-compare") as pool:
+            return list(pool.map(lambda rows: rows.between(start, end), self._rows))
+
+    def _place(self, target: _Target, start: int, own: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
+        """Keep what the copy has of the wanted batches, and take the others from where they are.
+
+        Returns the valid batches of the copy that are not wanted.
+        """
+        spare = nothing()
+        if len(own):
+            own_keys, wanted_keys = keys(own), keys(wanted)
+            if own_keys.tobytes() == wanted_keys.tobytes():
+                target.windows.append(WindowParts(start, tuple(_parts(own))))
+                return spare
+            has = np.isin(wanted_keys, own_keys)
+            if has.any():
+                wanted = wanted.copy()
+                wanted[has] = own[np.isin(own_keys, wanted_keys)]
+            spare = own[~np.isin(own_keys, wanted_keys)]
+            # The checksum does not cover offset and epoch: a batch that differs in these only is damaged.
+            spare = spare[~np.isin(spare[CONTENT], wanted[CONTENT])]
+        target.windows.append(WindowParts(start, tuple(_parts(wanted))))
+        return spare
+
+    def _note_orphans(self, spares: Sequence[tuple[_Target, NDArray[Any]]], *, is_dense: bool) -> None:
+        left = [(target, spare) for target, spare in spares if len(spare) and target.rows is not None]
+        for target, spare in left:
+            assert target.rows is not None
+            number = target.rows.number
+            belongs = self._belonging.mask(number, spare)
+            if not is_dense:
+                # A cleaner has left other batches: only those of another history are orphans.
+                spare, belongs = spare[~belongs], belongs[~belongs]
+            # One leader writes in an epoch. If two copies have the same batches of an epoch, and the chosen one has
+            # others, it is the chosen one that is not a copy of this partition.
+            others = [keys(rows) for other, rows in left if other is not target]
+            is_shared = belongs & np.isin(keys(spare), np.concatenate(others)) if others else np.zeros_like(belongs)
+            watermark = self._copies.copies[number].state.high_watermark
+            below = len(spare) if watermark is None else np.searchsorted(spare["last_offset"], watermark)
+            offsets = zip(spare["base_offset"].tolist(), spare["last_offset"].tolist(), strict=True)
+            target.orphans += [
+                Orphan(first, last, bool(place < below), shared)
+                for place, ((first, last), shared) in enumerate(zip(offsets, is_shared.tolist(), strict=True))
+            ]
+
+    def plan(self) -> PartitionPlan:
+        copies, choice = self._copies, self._copies.choice
+        end = max(self._end_offset, copies.chosen.state.end_offset if self._ends_empty() else 0)
+        plans: list[CopyPlan] = []
+        for target in self._targets:
+            found = self._plan_copy(target, end)
+            if found is not None:
+                plans.append(found)
+        lost = [(first, min(last, choice.high_watermark - 1)) for first, last in self._log.lost]
+        if end < choice.high_watermark:
+            lost.append((end, choice.high_watermark - 1))
+        low = choice.start_offset
+        return PartitionPlan(
+            partition=copies.partition,
+            topic_id=next((copy.topic_id for copy in copies.copies if copy.topic_id is not None), None),
+            sources=tuple(copy.directory.location for copy in copies.copies),
+            copies=tuple(plans),
+            sound=len(self._targets) - len(plans),
+            lost=tuple(merged((max(first, low), last) for first, last in lost if max(first, low) <= last)),
+            high_watermark=min(choice.high_watermark, end),
+            config=self._config,
+            problems=tuple(self._problems),
+        )
+
+    def _ends_empty(self) -> bool:
+        """Whether the chosen copy ends with an empty segment: the records before it were compacted away or deleted."""
+        active = self._copies.chosen.view.segments.active
+        return not active.size_bytes
+
+    def _plan_copy(self, target: _Target, end: int) -> CopyPlan | None:
+        state = None if target.rows is None else target.rows.copy.state
+        own_epochs = () if state is None else state.epochs
+        kept = KeptCopy(
+            rows=target.rows,
+            windows=target.windows,
+            damage=target.damage,
+            orphans=target.orphans,
+            other_topic=target.other_topic,
+            start_offset=target.start_offset,
+            end_offset=end,
+            had_offset=None if state is None else state.end_offset,
+            epochs=_epochs(own_epochs, self._belonging.epochs, target.start_offset),
+            has_epochs=state is None or self._agrees(target),
+        )
+        return copy_plan(target.directory, kept)
+
+    def _agrees(self, target: _Target) -> bool:
+        """Whether the epochs in the copy's checkpoint lead as far as its batches."""
+        assert target.rows is not None
+        number, copy = target.rows.number, target.rows.copy
+        is_whole = copy.checkpoint_epochs[-1:] == copy.state.epochs[-1:]
+        return is_whole and self._belonging.limits[number] >= copy.state.end_offset
+
+
+class _Compacted:
+    """The part of a log that cleaners have been at: which copies are sound there, and what the others get."""
+
+    def __init__(self, rows: Sequence[CopyRows], belonging: Belonging, order: Sequence[int], end_offset: int) -> None:
+        self._rows = rows
+        self._belonging = belonging
+        self._order = order
+        self._end = end_offset
+        self._ends = [0] * len(rows)
+        """Where each copy's own part of the log ends."""
+        self._damage: list[list[tuple[int, int]]] = [[] for _ in rows]
+        self._is_sound = [True] * len(rows)
+        self._donor: int | None = None
+
+    def survey(self, windows: Iterator[tuple[int, int]]) -> None:
+        for start, end in windows:
+            if start >= self._end:
+                break
+            for number, rows in enumerate(self._rows):
+                found = rows.between(start, end)
+                mask = self._belonging.mask(number, found)
+                if not mask.all():
+                    self._is_sound[number] = False
+                    found = found[mask]
+                if len(found):
+                    self._ends[number] = int(found["last_offset"][-1]) + 1
+                if start in rows.bases:
+                    for damage in rows.segment(start).damage:
+                        self._note(number, damage)
+        for number, rows in enumerate(self._rows):
+            state = rows.copy.state
+            self._is_sound[number] &= state.log_start_offset >= state.start_offset
+        sound = [number for number in self._order if self._is_sound[number]]
+        if sound:
+            self._donor = max(sound, key=lambda number: (self._ends[number], -self._order.index(number)))
+
+    def _note(self, number: int, damage: DamagedRange) -> None:
+        is_tail = damage.next_offset is None and damage.segment == self._rows[number].active_base
+        if damage.first_offset < self._end and not is_tail:
+            self._is_sound[number] = False
+            self._damage[number].append((damage.first_offset, (damage.next_offset or self._end) - 1))
+
+    def wanted(self, number: int | None, belonging: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """The batches of a window that a copy should have."""
+        donated = belonging[self._donor if self._donor is not None else self._order[0]]
+        if number is None:
+            return donated
+        own = belonging[number]
+        if self._is_sound[number]:
+            return joined(own, donated[donated["base_offset"] >= self._ends[number]])
+        if self._donor is not None:
+            return donated
+        for other in self._order:
+            own = filled_where_damaged(own, belonging[other], self._damage[number]) if other != number else own
+        return joined(own, donated[donated["base_offset"] >= self._ends[number]])
+
+
+def _targets(
+    cluster: Cluster, copies: Copies, rows: Sequence[CopyRows], on_problem: Callable[[Problem], None]
+) -> Iterator[_Target]:
+    registration = copies.registration
+    for copy, found in zip(copies.copies, rows, strict=True):
+        is_replica = registration is None or copy.state.node_id is None or copy.state.node_id in registration.replicas
+        if is_replica:
+            yield _Target(directory=copy.directory, rows=found, start_offset=copy.state.log_start_offset)
+    if registration is None:
+        return
+    there = {copy.state.node_id for copy in copies.copies}
+    for place, node in enumerate(registration.replicas):
+        homes = [directory for directory in cluster.directories if directory.node_id == node]
+        if node in there or not homes:
+            continue
+        of_others = [(directory, found) for directory, found in copies.others if directory in homes]
+        held = [directory for directory in homes if copies.partition in directory.partitions]
+        if [directory for directory, _ in of_others] != held or len(held) > 1:
+            # A copy that cannot be read.
+            continue
+        assigned = registration.directories[place] if place < len(registration.directories) else None
+        if _is_elsewhere(assigned, homes):
+            text = (
+                f"by the cluster metadata, the replica of node {node} is in a directory that was not given, with the"
+                f" id {assigned}: give it, too. If its disk is gone, the broker fetches the replica when it starts"
+            )
+            on_problem(Problem(ProblemKind.REPLICA_MISSING, homes[0].url, text, copies.partition))
+            continue
+        start_offset = copies.choice.start_offset
+        if of_others:
+            ((directory, other_topic),) = of_others
+            yield _Target(directory=directory, rows=None, start_offset=start_offset, other_topic=other_topic)
+            continue
+        home = next((each for each in homes if each.meta.directory_id == assigned), None)
+        # As Kafka does it: the directory with the fewest partitions.
+        home = home or min(homes, key=lambda each: len(each.partitions))
+        yield _Target(directory=home, rows=None, start_offset=start_offset)
+
+
+def _is_elsewhere(assigned: str | None, homes: Sequence[ClusterDirectory]) -> bool:
+    """Whether a replica is in none of these directories of its node. Kafka does not start if it is in two."""
+    if assigned is None or assigned in RESERVED_DIRECTORIES:
+        return False
+    return all(home.meta.directory_id not in (None, assigned) for home in homes)
+
+
+def _from(wanted: NDArray[Any], own: NDArray[Any], start_offset: int) -> NDArray[Any]:
+    """From this offset on what is wanted; below, what the copy has."""
+    if not len(wanted) or int(wanted["last_offset"][0]) >= start_offset:
+        below = own[own["last_offset"] < start_offset] if len(own) else own
+        return joined(below, wanted)
+    return joined(own[own["last_offset"] < start_offset], wanted[wanted["last_offset"] >= start_offset])
+
+
+def _parts(rows: NDArray[Any]) -> Iterator[Part]:
+    if not len(rows):
+        return
+    ends = rows["position"] + rows["size"]
+    is_next = (
+        (rows["copy"][1:] == rows["copy"][:-1])
+        & (rows["segment"][1:] == rows["segment"][:-1])
+        & (rows["position"][1:] == ends[:-1])
+    )
+    breaks = np.flatnonzero(~is_next) + 1
+    for first, last in zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(rows) - 1], strict=True):
+        begin, end = rows[first], rows[last]
+        offset = int(begin["base_offset"] if begin["magic"] == 2 else begin["last_offset"])
+        yield Part(
+            int(begin["copy"]),
+            int(begin["segment"]),
+            int(begin["position"]),
+            int(ends[last]),
+            offset,
+            int(end["last_offset"]),
+        )
+
+
+def _epochs(own: Sequence[EpochStart], history: Sequence[EpochStart], start_offset: int) -> tuple[EpochStart, ...]:
+    """The history, and what the copy knows of the epochs before its first one."""
+    if not history:
+        return tuple(own)
+    first = history[0]
+    earlier = [entry for entry in own if entry.epoch <= first.epoch and entry.start_offset <= first.start_offset]
+    rest = history[1:] if earlier and earlier[-1].epoch == first.epoch else history
+    entries = [*earlier, *rest]
+    before = [entry for entry in entries if entry.start_offset <= start_offset]
+    after = [entry for entry in entries if entry.start_offset > start_offset]
+    return (*([EpochStart(before[-1].epoch, start_offset)] if before else []), *after)

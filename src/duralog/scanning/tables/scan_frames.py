@@ -1,0 +1,83 @@
+"""A scan as a lazy frame of Polars and as a table of DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from duralog.columnar.tables import taken_by_others
+from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+
+    from duralog.scanning.tables.scan import Scan
+
+
+def polars_frame(scan: Scan) -> pl.LazyFrame:
+    """Polars asks for the columns that the query uses, and for no more batches when it has enough rows."""
+    try:
+        import polars as pl
+        from polars.io.plugins import register_io_source
+    except ImportError:
+        raise DuralogError("to_polars needs polars, which is not installed: pip install polars") from None
+
+    def read(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = n_rows
+        if left == 0:
+            return
+        for batch in _reader(scan, with_columns):
+            frame = pl.from_arrow(batch)
+            assert isinstance(frame, pl.DataFrame)
+            if with_columns is not None:
+                frame = frame.select(with_columns)
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            if left is not None:
+                frame = frame.head(left)
+                left -= len(frame)
+            if len(frame):
+                yield frame
+            if left == 0:
+                return
+
+    empty = pl.from_arrow(taken_by_others(scan.schema).empty_table())
+    assert isinstance(empty, pl.DataFrame)
+    return register_io_source(read, schema=empty.schema)
+
+
+def duckdb_table(
+    scan: Scan, name: str, connection: duckdb.DuckDBPyConnection | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Registered as an object that gives a new stream to each query: a stream itself would be empty the second time."""
+    try:
+        import duckdb
+    except ImportError:
+        raise DuralogError("to_duckdb needs duckdb, which is not installed: pip install duckdb") from None
+    found = duckdb.connect() if connection is None else connection
+    found.register(name, _Stream(scan))
+    return found
+
+
+class _Stream:
+    """A new stream of Arrow whenever it is asked for one."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return _reader(self._scan, None).__arrow_c_stream__(requested_schema)
+
+
+def _reader(scan: Scan, columns: Iterable[str] | None) -> pa.RecordBatchReader:
+    """The records, with types that other libraries have."""
+    reader = scan.to_arrow_batch_reader(columns)
+    schema = taken_by_others(reader.schema)
+    if schema == reader.schema:
+        return reader
+    return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
