@@ -33,7 +33,7 @@ class SparkCompaction:
 
     dry_run: bool = False
     min_dirty_ratio: float | None = None
-    """Leave logs alone of which no larger share is new."""
+    """Skip logs whose share of new bytes is not larger than this."""
     shuffled: bool | None = None
     """See `duralog.spark.jobs.compact`."""
 

@@ -92,13 +92,13 @@ def explain(
             again=logs.again,
             records=request.records,
         )
-        cleaned = FollowedCheckpoint(LocalFileSystem(), store.path, CLEANER_OFFSET_CHECKPOINT)
+        cleaned = {path: FollowedCheckpoint(LocalFileSystem(), path, CLEANER_OFFSET_CHECKPOINT) for path in store.paths}
         totals = ExplanationTotals()
         done: list[ExplainedPartition] = []
         for partition, config in chosen.compacted.items():
             meter.begin(partition)
             try:
-                explanation = explain_live(store, partition, config, cleaned, settings)
+                explanation = explain_live(store, partition, config, cleaned[store.directory_of(*partition)], settings)
             except DuralogError as error:
                 result = ExplainedPartition(partition=partition, config=config, failure=describe(error))
             else:

@@ -13,11 +13,13 @@ _LOCKS = "/proc/locks"
 
 
 @contextmanager
-def lock_holder_named(directory: str) -> Iterator[None]:
-    """Raise `StoreLocked` with the process that has the directory, and what to do."""
+def lock_holder_named(*directories: str) -> Iterator[None]:
+    """Raise `StoreLocked` with the process that has one of the directories, and what to do."""
     try:
         yield
-    except StoreLocked:
+    except StoreLocked as error:
+        locked = [each for each in directories if os.path.join(each, LOCK) in str(error)]
+        directory = (locked or directories)[0]
         holder = lock_holder(os.path.join(directory, LOCK)) or "another process"
         raise StoreLocked(
             f"{directory} is in use by {holder}: stop it first. Commands that only read, such as verify, work meanwhile"

@@ -6,7 +6,8 @@ once, since no one else can have the directory open for writing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os.path
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,9 +17,15 @@ from duralog.errors import CorruptRecord, DuralogError
 from duralog.operations.lock_holder import lock_holder_named
 from duralog.storage.disk.background import Scheduler
 from duralog.storage.disk.file_system import LocalFileSystem
+from duralog.storage.disk.log_directories import log_directories
 from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.store import Store
+
+
+def is_log_directory(path: str) -> bool:
+    """Whether there are files of a log."""
+    return os.path.isdir(path) and LogDirectory(LocalFileSystem(), path).has_logs()
 
 
 def check_log_directory(path: str) -> None:
@@ -28,7 +35,7 @@ def check_log_directory(path: str) -> None:
 
 @contextmanager
 def opened_for_writing(
-    path: str,
+    path: str | Sequence[str],
     config: BrokerConfig,
     *,
     scheduler: Scheduler | None = None,
@@ -40,11 +47,12 @@ def opened_for_writing(
     With `load_on_use`, partitions are loaded when they are first used, if the directory was closed cleanly.
     """
     scheduler = scheduler or immediate_tasks()
+    paths = log_directories(path, config.log_dirs)
     without_upkeep = replace(config, log_segment_delete_delay_ms=0, log_cleaner_enable=False)
     try:
-        with lock_holder_named(path):
+        with lock_holder_named(*paths):
             store = Store(
-                path,
+                paths,
                 config=without_upkeep,
                 show_progress=on_progress,
                 scheduler=scheduler,
@@ -54,7 +62,7 @@ def opened_for_writing(
         if METADATA_PARTITION.topic not in (corrupt.file or ""):
             raise
         raise DuralogError(
-            f"{corrupt}: duralog repair --dry-run {path} --topic {METADATA_PARTITION.topic} shows what can be done"
+            f"{corrupt}: duralog repair --dry-run {paths[0]} --topic {METADATA_PARTITION.topic} shows what can be done"
         ) from corrupt
     with store:
         try:

@@ -9,7 +9,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 
 from duralog.errors import InvalidConfig
-from duralog.operations.reset_offsets import GroupReset, Place
+from duralog.operations.groups.reset_offsets import GroupReset, Place
 
 _MOST_UNQUOTED = 24
 _FIRST_UNQUOTED = "-"

@@ -22,7 +22,7 @@ from duralog.errors import DuralogError, UnknownTopic
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.format.java_hash import coordinator_partition
 from duralog.format.uuids import uuid_bytes
-from duralog.operations.group_records import GroupRecords
+from duralog.operations.groups.group_records import GroupRecords
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store

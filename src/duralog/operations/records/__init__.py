@@ -1,0 +1,1 @@
+"""Records for people: decoded and encoded by schemas, and appended to a directory."""

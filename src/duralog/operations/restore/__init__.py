@@ -1,0 +1,1 @@
+"""A new home for topics: chosen topics of a cluster's directories, in one new directory."""
