@@ -5,9 +5,14 @@ With pytest, either `from duralog.testing import kafka_broker` in a `conftest.py
     def test_orders(kafka_broker):
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
 
+A schema registry beside it, for serializers that need one, is the fixture `schema_registry`: its address.
+
+    def test_typed_orders(kafka_broker, schema_registry):
+        client = SchemaRegistryClient({"url": schema_registry})
+
 Without pytest, or with other configs, under Kafka's names:
 
-    with running_broker({"num.partitions": 3}) as broker:
+    with running_broker({"num.partitions": 3}) as broker, broker.schema_registry() as url:
         consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
 
 Groups form at once instead of after three seconds, and the internal topics have one partition each; everything else is
@@ -22,12 +27,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duralog.broker.broker import Broker
+from duralog.broker.net.listening import Address, WebAddress
 from duralog.config import BrokerConfig
 
 if TYPE_CHECKING:
     from duralog.storage.store import Store
 
-__all__ = ["TestBroker", "kafka_broker", "running_broker"]
+__all__ = ["TestBroker", "kafka_broker", "running_broker", "schema_registry"]
 
 _QUICK = {
     "group.initial.rebalance.delay.ms": 0,
@@ -51,11 +57,21 @@ class TestBroker:
     Such an append does not wake a waiting fetch, which sees it after `fetch.max.wait.ms`. Delete topics through a
     client, not here: the broker would still show them.
     """
+    _broker: Broker
 
     @property
     def bootstrap_servers(self) -> str:
         """For the config of clients."""
         return f"{self.host}:{self.port}"
+
+    @contextmanager
+    def schema_registry(self) -> Iterator[str]:
+        """The address of a schema registry during the block. Its schemas are in the broker's topic `_schemas`."""
+        server = self._broker.serve_schema_registry(WebAddress(Address(self.host, 0)))
+        try:
+            yield f"http://{server.address}"
+        finally:
+            server.close()
 
 
 @contextmanager
@@ -63,7 +79,7 @@ def running_broker(config: Mapping[str, object] | None = None, data: str | None 
     """A broker during the block. With `data`, it serves that directory and keeps it."""
     with Broker(data, config=BrokerConfig.of({**_QUICK, **(config or {})})) as broker:
         broker.start()
-        yield TestBroker(broker.node.host, broker.node.port, broker.store)
+        yield TestBroker(broker.node.host, broker.node.port, broker.store, broker)
 
 
 try:
@@ -77,3 +93,9 @@ else:
         """A separate broker for each test, for real Kafka clients."""
         with running_broker() as broker:
             yield broker
+
+    @pytest.fixture
+    def schema_registry(kafka_broker: TestBroker) -> Iterator[str]:
+        """The address of a schema registry beside `kafka_broker`."""
+        with kafka_broker.schema_registry() as url:
+            yield url

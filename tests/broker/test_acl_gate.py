@@ -28,6 +28,7 @@ from tests.support.waiting import wait_until
 
 PRODUCE, FETCH, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 19, 20
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, HEARTBEAT = 29, 30, 31, 68
+FIND_COORDINATOR = 10
 REFUSED = 29
 SECURITY_DISABLED = 54
 ANYTHING = {
@@ -217,6 +218,16 @@ def test_the_audit_log_has_changes_and_refusals(
     assert audit_file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_topic_that_is_created_for_a_client_is_audited(
+    connected: Callable[[str], RawClient], audit_file: Path
+) -> None:
+    connected("ANONYMOUS").ask(METADATA, 9, {"topics": [{"name": "wanted"}], "allow_auto_topic_creation": True})
+    wait_until(lambda: bool(read_last(audit_file, 1)))
+    (entry,) = read_last(audit_file, 10)
+    assert (entry["api"], entry["principal"], entry["resource"]) == ("Metadata", "User:ANONYMOUS", "wanted")
+    assert (entry["result"], entry["detail"], entry["listener"]) == ("NONE", "1 partitions", "PLAINTEXT")
+
+
 def test_a_broker_does_not_start_without_its_audit_log(tmp_path: Path) -> None:
     config = BrokerConfig.of({"duralog.audit.log.file": str(tmp_path / "nowhere" / "audit.log")})
     with pytest.raises(StorageError, match="audit log"), Broker(str(tmp_path / "data"), config=config):
@@ -227,6 +238,14 @@ def request_of(name: str) -> Request:
     return Request(0, 0, 0, "test", None, memoryview(b""), principal=Principal(name))
 
 
+def test_many_refused_keys_take_linear_time(connected: Callable[[str], RawClient]) -> None:
+    """A list of them was searched for each: minutes for this many."""
+    keys = [f"group-{number}" for number in range(60_000)]
+    answer = connected("eve").ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [*keys, "group-0"]})
+    assert [each.key for each in answer.coordinators] == [*keys, "group-0"]
+    assert {each.error_code for each in answer.coordinators} == {30}
+
+
 class TestDecisions:
     def test_the_cache_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("duralog.broker.authorization.authorizer._MOST_DECISIONS", 10)
@@ -234,6 +253,31 @@ class TestDecisions:
         for number in range(100):
             assert not authorizer.allows(request_of("ana"), Operation.READ, ResourceType.TOPIC, f"topic-{number}")
             assert len(authorizer._decisions) <= 10
+        assert authorizer.allows(request_of("ana"), Operation.READ, ResourceType.TOPIC, "seen")
+
+    def test_long_names_are_not_kept(self) -> None:
+        entry = READER._replace(pattern_type=PatternType.PREFIXED, resource_name="x", operation=Operation.WRITE)
+        authorizer = Authorizer(lambda: [entry])
+        request = request_of("ana")
+        assert authorizer.allows(request, Operation.WRITE, ResourceType.TOPIC, "x" * 250)
+        authorizer.remember_writable(request, [b"x" * 250])
+        assert authorizer._decisions == {}
+        assert [*authorizer.writable.values()] == [set()]
+
+    def test_names_of_a_client_without_entries_are_not_kept(self) -> None:
+        authorizer = Authorizer(lambda: [READER, *(READER._replace(host="10.0.0.1", principal="User:eve"),)])
+        for sender, operation in (("eve", Operation.READ), ("ana", Operation.WRITE)):
+            assert not authorizer.allows(request_of(sender), operation, ResourceType.TOPIC, "seen")
+            assert not authorizer.allows(request_of(sender), operation, ResourceType.GROUP, "seen")
+        assert authorizer._decisions == {}
+        assert authorizer.allows(request_of("ana"), Operation.DESCRIBE, ResourceType.TOPIC, "seen")
+
+    def test_entries_that_come_later_count(self) -> None:
+        entries: list[Acl] = []
+        authorizer = Authorizer(lambda: entries)
+        assert not authorizer.allows(request_of("ana"), Operation.READ, ResourceType.TOPIC, "seen")
+        entries.append(READER)
+        authorizer.refresh()
         assert authorizer.allows(request_of("ana"), Operation.READ, ResourceType.TOPIC, "seen")
 
     def test_refusals_are_reported_and_what_is_hidden_is_not(self) -> None:

@@ -8,20 +8,20 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.broker.broker import Broker
 from duralog.client.configs import ConfigClient, plain_reason
-from duralog.command_line import app
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
 from tests.broker.conftest import QUICK
+from tests.support import commands
 from tests.support.broker.raw_client import RawClient
 
 MAX = "max.connections"
@@ -32,10 +32,7 @@ def address(broker: Broker) -> str:
     return f"127.0.0.1:{broker.address.port}"
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["config", *map(str, arguments)], env={"COLUMNS": "400"})
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "config", columns=400)
 
 
 def objects(*arguments: object) -> dict[str, dict[str, Any]]:

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import Any
 
 import pytest
 from confluent_kafka import Uuid
-from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.broker.broker import Broker
 from duralog.client.consuming import ConsumeRequest, from_broker
 from duralog.client.topics import id_text
-from duralog.command_line import app
 from duralog.format.uuids import uuid_text
 from tests.support.broker.admin_desk import damage
+from tests.support.commands import objects, run
 
 
 @pytest.fixture
 def address(broker: Broker) -> str:
     return f"127.0.0.1:{broker.address.port}"
-
-
-def run(*arguments: object, given: bytes | str | None = None, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [*map(str, arguments)], input=given)
-    assert result.exit_code == code, result.output
-    return result
-
-
-def objects(*arguments: object, given: bytes | str | None = None) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json", given=given).stdout.splitlines()]
 
 
 @pytest.mark.parametrize("bits", [(-1, -1), (-(1 << 58), 1 << 58)])

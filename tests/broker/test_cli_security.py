@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Listening
-from duralog.command_line import app
+from duralog.client.profiles import use_profile
 from duralog.config import BrokerConfig
+from duralog.console.command import _places
+from duralog.console.sources.opening import open_source
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism
+from tests.support import commands
 from tests.support.broker.certificates import Authority
 
 MODULES = "org.apache.kafka.common.security"
@@ -56,10 +59,7 @@ def profile(tmp_path: Path, authority: Authority) -> Path:
     return tmp_path / "client.properties"
 
 
-def run(*words: object, code: int = 0, given: str = "") -> Result:
-    result = CliRunner().invoke(app, [*map(str, words)], input=given, env={"COLUMNS": "200"})
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, columns=200)
 
 
 def log_in(profile: Path, mechanism: str, password: str = QUOTED) -> None:
@@ -91,6 +91,20 @@ def test_commands_log_in(guarded: Broker, profile: Path, mechanism: str) -> None
     assert "goes from 1 to 2" in run("group", "reset", *place, "-g", topic, "-t", topic, "--latest", "--execute").stdout
     assert topic in run("topic", "list", *place).stdout
     assert "num.partitions" in run("config", "get", *place, "num.partitions").stdout
+
+
+def test_the_console_logs_in(guarded: Broker, profile: Path) -> None:
+    log_in(profile, "SCRAM-SHA-256")
+    guarded.store.create_topic("seen-by-console")
+    address = f"localhost:{guarded.addresses['SASL_SSL'].port}"
+    place, _ = _places(address, None, str(profile))
+    source = open_source(place, start=False)
+    try:
+        source.step()
+        assert "seen-by-console" in {topic.name for topic in source.overview().topics}
+    finally:
+        source.close()
+        use_profile(address, {})
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

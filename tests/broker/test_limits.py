@@ -19,6 +19,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.connection import Connection
+from duralog.broker.net.listening import Listening
 from duralog.broker.runtime import Runtime
 from duralog.broker.wire import messages
 from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, FileSlice, RawAnswer, Request
@@ -157,6 +158,38 @@ class TestConnections:
         assert is_served(broker, connect(broker))
         assert is_served(broker, first)
         assert connect(broker).is_closed_by_peer()
+
+    def test_a_limit_of_one_listener(self, clock: SetClock, caplog: pytest.LogCaptureFixture) -> None:
+        config = BrokerConfig.of(
+            {
+                "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+                "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+                "listener.name.outside.max.connections": "1",
+                "max.connections": "4",
+            }
+        )
+        clients: list[RawClient] = []
+        with Broker(None, config=config, listening=Listening.of(config), timer_clock=clock) as broker:
+
+            def connect(listener: str) -> RawClient:
+                clients.append(RawClient("127.0.0.1", broker.addresses[listener].port))
+                turn(broker)
+                return clients[-1]
+
+            first = connect("OUTSIDE")
+            assert is_served(broker, first)
+            assert connect("OUTSIDE").is_closed_by_peer()
+            assert lines(caplog)[-1].endswith("is refused: listener.name.outside.max.connections allows 1")
+            assert is_served(broker, connect("INSIDE"))
+            assert is_served(broker, connect("INSIDE"))
+            first.close()
+            turn(broker)
+            assert is_served(broker, connect("OUTSIDE"))
+            broker.store.alter_configs_of(BROKER, "", {"listener.name.outside.max.connections": "2"})
+            assert is_served(broker, connect("OUTSIDE"))
+            assert connect("INSIDE").is_closed_by_peer(), "the limit of the broker counts, too"
+            for client in clients:
+                client.close()
 
 
 class TestIdle:

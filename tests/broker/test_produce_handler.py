@@ -408,6 +408,33 @@ def test_appends_that_wait_for_the_disk_do_so_beside_the_loop(
     assert not isinstance(desk.produce(9, {"safe": {0: batch(b"4", b"5")}}), DelayedAnswer)
 
 
+def test_a_log_that_another_thread_changes_does_not_hold_up_the_loop(desk: RecordDesk) -> None:
+    """A swap of compacted segments holds the log's lock while it waits for the disk."""
+    desk.create_topic("busy")
+    held, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with desk.broker.store.partition("busy", 0).writers_waiting():
+            held.set()
+            assert may_end.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    first = Answered(desk.produce(9, {"busy": {0: batch(b"1")}}))
+    second = Answered(desk.produce(9, {"busy": {0: batch(b"2")}}))
+    assert first.answers == second.answers == []
+    may_end.set()
+    holder.join()
+    _settle(desk.broker, first)
+    _settle(desk.broker, second)
+    offsets = [
+        decode(each.only, PRODUCE, 9).responses[0].partition_responses[0].base_offset for each in (first, second)
+    ]
+    assert offsets == [0, 1]
+    assert not isinstance(desk.produce(9, {"busy": {0: batch(b"3")}}), DelayedAnswer)
+
+
 def test_errors_beside_the_loop_are_told(desk: RecordDesk) -> None:
     desk.create_topic("packed", compression_type="zstd", cleanup_policy="compact")
     answered = Answered(desk.produce(9, {"packed": {0: record_batch.encode(records(b"v", key=None))}}))

@@ -316,6 +316,31 @@ def test_many_clients_in_one_window_cost_little_and_are_bounded(
     assert all(usage and usage.rate in quotas._rates.values() for usage in quotas._usages.values())
 
 
+def test_idle_buckets_are_removed_and_debts_are_not(
+    broker: Broker, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duralog.broker.quotas.client_quotas._MANY", 10)
+    monkeypatch.setattr("duralog.broker.quotas.client_quotas._MOST_RATES", 100)
+    limit(broker, {"client-id": None}, controller_mutation_rate=1)
+    quotas = broker.quotas
+
+    def take(name: str, partitions: int) -> Any:
+        request = Request(CREATE_TOPICS, 7, 1, name, None, memoryview(b""))
+        return quotas.of_mutations(request, 6).take(partitions)
+
+    assert take("debtor", 1_000_000) is None
+    for number in range(2000):
+        clock.now_ms += 100
+        assert take(f"client {number}", 1) is None
+        assert len(quotas._buckets) <= 25
+    assert take("debtor", 1) is not None, "its debt is not forgotten"
+    # Clients that all have debts: the ones that were not seen for the longest time are removed.
+    for number in range(500):
+        assert take(f"other {number}", 1_000_000) is None
+        assert len(quotas._buckets) <= 100
+    assert take("other 499", 1) is not None
+
+
 def test_a_quota_that_is_not_a_number_limits_nothing(broker: Broker, connect: Connect) -> None:
     client = connect()
     ask(broker, client, PRODUCE, 9, produce(1000))

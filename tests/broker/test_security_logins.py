@@ -6,14 +6,17 @@ import random
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Listening
-from duralog.broker.security.scram import ScramLogin
+from duralog.broker.security.salt_key import salt_key
+from duralog.broker.security.scram import MadeUpCredentials, ScramLogin
 from duralog.broker.wire.principal import Principal
 from duralog.config import BrokerConfig
+from duralog.format.filenames import SCRAM_SALT_KEY
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism, ScramUser
 from tests.support.broker.logins import (
     API_VERSIONS,
@@ -179,11 +182,43 @@ class TestScram:
         assert message in (answer.error_message or "")
 
 
+def test_the_salt_of_an_unknown_user_survives_a_restart(tmp_path: Path) -> None:
+    config = BrokerConfig.of(CONFIG)
+
+    def salts() -> list[bytes]:
+        with Broker(str(tmp_path / "data"), config=config, listening=Listening.of(config)) as broker:
+            broker.start()
+            found = []
+            for user in ("nobody", "none"):
+                client = RawClient("127.0.0.1", broker.address.port)
+                handshake(client, "SCRAM-SHA-256")
+                answer = authenticate(client, ScramClient("SCRAM-SHA-256", user, "").first()).auth_bytes
+                found.append(answer.split(b",")[1])
+                client.close()
+            return found
+
+    before = salts()
+    assert before == salts()
+    assert before[0] != before[1]
+    file = tmp_path / "data" / SCRAM_SALT_KEY
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_bytes(b"cut")
+    assert before != salts()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_that_takes_no_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / SCRAM_SALT_KEY).mkdir()
+    assert salt_key(str(tmp_path)) != salt_key(str(tmp_path))
+    assert "clients can find out which SCRAM users exist" in caplog.text
+
+
 def test_unknown_users_have_the_iterations_and_salts_of_most() -> None:
     sha_256 = ScramMechanism.SCRAM_SHA_256
 
     def answer(user: str, credentials: dict[ScramUser, ScramCredential]) -> tuple[int, bytes]:
-        _, salt, iterations = ScramLogin(sha_256, credentials).evaluate(f"n,,n={user},r=x".encode()).split(b",")
+        login = ScramLogin(sha_256, credentials, MadeUpCredentials(sha_256, lambda: b"key"))
+        _, salt, iterations = login.evaluate(f"n,,n={user},r=x".encode()).split(b",")
         return len(b64decode(salt[2:])), iterations
 
     def credential(salt_bytes: int, iterations: int) -> ScramCredential:
@@ -337,6 +372,19 @@ class TestSessions:
         assert is_served(client)
         # Not again within a second.
         assert handshake(client, "SCRAM-SHA-256").error_code == ILLEGAL_STATE
+
+    def test_requests_are_small_while_logging_in_again(self, connect: Connect) -> None:
+        client = connect("SHORT")
+        assert scram_log_in(client, "SCRAM-SHA-256", "carol", "pencil").error_code == 0
+        assert handshake(client, "SCRAM-SHA-256").error_code == 0
+        client.send_bytes(struct.pack(">i", 4097))
+        assert client.is_closed_by_peer()
+
+    def test_and_not_afterwards(self, connect: Connect) -> None:
+        client = connect("SHORT")
+        for _ in range(2):
+            assert scram_log_in(client, "SCRAM-SHA-256", "carol", "pencil").error_code == 0
+        assert len(client.ask(METADATA, 1, {"topics": [{"name": "x" * 249}] * 40}).topics) == 1
 
     def test_not_as_someone_else(self, connect: Connect) -> None:
         client = connect("SHORT")

@@ -162,7 +162,12 @@ def test_client_certificates_beside_sasl_need_the_prefix(
 ) -> None:
     configs = {**inline(server), "ssl.truststore.certificates": authority.pem, f"{prefix}ssl.client.auth": "required"}
     security = ListenerSecurity(
-        "OWN", "SASL_SSL", BrokerConfig.of({**configs, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}), is_loopback=True
+        "OWN",
+        "SASL_SSL",
+        BrokerConfig.of({**configs, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}),
+        is_loopback=True,
+        credentials=dict,
+        salt_key=bytes,
     )
     assert security.tls is not None
     assert security.tls.context.verify_mode == mode
@@ -270,7 +275,7 @@ class TestHandshakes:
             client = connect()
             client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
             assert b"HTTP" not in client.socket.recv(100)
-        entry = json.loads(path.read_text())
+        entry = json.loads((tmp_path / "audit-refusals.log").read_text())
         assert (entry["event"], entry["listener"]) == ("login failure", "SSL")
         assert entry["result"] == "SSL_HANDSHAKE_FAILED"
         assert "does not speak TLS" in entry["detail"]
@@ -453,6 +458,7 @@ class TestMapping:
             ("RULE:^CN=(.*?)$/$1/U,DEFAULT", "CN=ab", "AB"),
             ("RULE:^CN=nothing$/x/,DEFAULT", "CN=ab", "CN=ab"),
             ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L,DEFAULT", "O=x,CN=Hi.there,C=y", "hi.there"),
+            ("RULE:^CN=(\\w+)$/$1/,DEFAULT", "CN=jürgen", "CN=jürgen"),
         ],
     )
     def test_rules(self, rules: str, name: str, user: str) -> None:

@@ -267,6 +267,39 @@ class TestKeysFromAnAddress:
         assert found.find("ec").key_type == "EC"
         assert _Issuer.asked == 3
 
+    def test_one_slow_fetch_holds_up_no_known_key(self, issuer: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 0.0
+        found = TokenKeys(f"http://127.0.0.1:{issuer.server_port}/", 60_000, clock=lambda: now)
+        found.find("ec")
+        now = 100.0
+        begun, may_end = threading.Event(), threading.Event()
+
+        def slow(_: str) -> Any:
+            begun.set()
+            may_end.wait(30)
+            raise InvalidConfig("no keys")
+
+        monkeypatch.setattr("duralog.broker.security.token_keys._fetched", slow)
+        thread = threading.Thread(target=found.find, args=("rsa",))
+        thread.start()
+        try:
+            assert begun.wait(30)
+            assert found.find("ec").key_type == "EC"
+        finally:
+            may_end.set()
+            thread.join()
+
+    @pytest.mark.parametrize("answer", [b"garbage\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n" + b" " * (1 << 20) + b"{}"])
+    def test_an_answer_that_is_none_leaves_the_keys(
+        self, issuer: HTTPServer, monkeypatch: pytest.MonkeyPatch, answer: bytes
+    ) -> None:
+        now = 0.0
+        found = TokenKeys(f"http://127.0.0.1:{issuer.server_port}/", 60_000, clock=lambda: now)
+        found.find("ec")
+        now = 100.0
+        monkeypatch.setattr(_Issuer, "do_GET", lambda handler: handler.wfile.write(answer))
+        assert found.find("ec").key_type == "EC"
+
     def test_redirects_are_not_followed(self, issuer: HTTPServer) -> None:
         _Issuer.status = 302
         with pytest.raises(DuralogError, match="not known"):

@@ -83,6 +83,14 @@ class TestCommand:
         assert run("delete", place, "--user", "bob", "--yes")[0] == 0
         assert "There are no users" in run("list", place)[1]
 
+    def test_a_directory_that_a_broker_has_open(self, tmp_path: Path) -> None:
+        place = str(tmp_path / "data")
+        with Store(place):
+            words = ["user", "add", place, "--user", "a", "--password-file", "-"]
+            refused = CliRunner().invoke(app, words, input="x\n")
+        assert refused.exit_code == 1
+        assert "To change the users of a running broker, give its HOST:PORT" in " ".join(refused.stderr.split())
+
     @pytest.mark.parametrize(
         ("words", "code"),
         [
@@ -91,6 +99,7 @@ class TestCommand:
             (("add", "--user", "a", "--iterations", "100"), 2),
             (("add", "--user", "a", "--mechanism", "PLAIN", "--password-file", "-"), 1),
             (("delete", "--user", "nobody", "--yes"), 1),
+            (("delete", "--user", "a"), 2),
         ],
     )
     def test_wrong_usage(self, tmp_path: Path, words: tuple[str, ...], code: int) -> None:

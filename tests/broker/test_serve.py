@@ -310,7 +310,6 @@ class TestConfig:
             ("super.users=root", "of the form User:NAME;User:NAME"),
             ("listeners=SSL://127.0.0.1:0", "a TLS listener needs listener.name.ssl.ssl.keystore.location"),
             ("listeners=PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:1", "does not say what SECOND is"),
-            ("log.dirs=/a,/b", "several directories; one is supported"),
             ("num.partitions=0", "must be a whole number"),
             ("no.such.config=1", "there is no config no.such.config"),
         ],
@@ -330,12 +329,38 @@ class TestConfig:
             (("--ephemeral", "--listen", "9092"), "not of the form HOST:PORT"),
             (("--ephemeral", "--listen", "127.0.0.1:70000"), "not of the form HOST:PORT"),
             (("--ephemeral", "--override", "x"), "not of the form NAME=VALUE"),
+            (
+                ("--ephemeral", "--listen", "127.0.0.1:0", "--override", "listeners=nonsense"),
+                "--listen and --override listeners contradict each other: leave one of them out",
+            ),
+            (
+                ("--ephemeral", "--listen", "127.0.0.1:0", "--override", "advertised.listeners=PLAINTEXT://a:1"),
+                "or --advertise in its place",
+            ),
+            (
+                ("--ephemeral", "--advertise", "a:1", "--override", "advertised.listeners=PLAINTEXT://a:1"),
+                "--advertise and --override advertised.listeners contradict each other",
+            ),
         ],
     )
     def test_wrong_calls(self, arguments: tuple[str, ...], reason: str) -> None:
         code, err = called(*arguments)
         assert code == 2
         assert reason in err
+
+    @pytest.mark.parametrize("address", [":0", "0.0.0.0:0", "[::]:0"])
+    @pytest.mark.parametrize("option", ["--metrics", "--schema-registry"])
+    def test_small_servers_for_everyone(self, option: str, address: str) -> None:
+        code, err = called("--ephemeral", "--listen", "127.0.0.1:0", option, address)
+        assert code == 1
+        assert f"give {option}-users FILE" in err
+        assert "or say --insecure" in err
+
+    def test_a_registry_past_the_access_control_lists(self) -> None:
+        authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        code, err = called("--ephemeral", "--listen", "127.0.0.1:0", "--override", authorizer, "--schema-registry", "0")
+        assert code == 1
+        assert "bypass the access control lists: give --schema-registry-users FILE" in err
 
     def test_an_address_that_is_taken(self, tmp_path: Path) -> None:
         with socket.socket() as taken:

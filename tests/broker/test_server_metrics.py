@@ -23,10 +23,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import duralog
 from duralog import Record
-from duralog.broker import metrics, metrics_server, store_metrics
+from duralog.broker import metrics, store_metrics
 from duralog.broker.broker import Broker
 from duralog.broker.groups.offsets.records import CommittedOffset
-from duralog.broker.net.listening import Address, Listening, MetricsAddress
+from duralog.broker.net import http_server
+from duralog.broker.net.listening import Address, Listening, WebAddress
 from duralog.config import BrokerConfig
 from tests.support.broker.admin_desk import damage
 from tests.support.broker.raw_client import RawClient
@@ -40,7 +41,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     # A test on a busy machine may be slow, too.
-    monkeypatch.setattr(metrics_server, "_SLOWEST_CLIENT_SECONDS", 60.0)
+    monkeypatch.setattr(http_server, "SLOWEST_CLIENT_SECONDS", 60.0)
     with Broker(None, metrics=Address("127.0.0.1", 0)) as broker:
         yield broker.start()
 
@@ -238,7 +239,7 @@ def test_several_scrapes_at_a_time(broker: Broker, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_client_that_says_nothing_is_closed_in_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "_SLOWEST_CLIENT_SECONDS", 0.1)
+    monkeypatch.setattr(http_server, "SLOWEST_CLIENT_SECONDS", 0.1)
     with ExitStack() as kept:
         for silent in silent_clients(broker, 3, kept):
             assert silent.recv(1) == b""
@@ -295,12 +296,29 @@ class TestHosts:
         assert answer.endswith(b"these metrics are served under other names: see duralog serve --metrics-host\n")
         assert b"duralog_" not in answer
 
+    @pytest.mark.parametrize(
+        ("header", "expected"),
+        [
+            ("Origin: http://evil.example", 403),
+            ("Origin: null", 403),
+            ("Origin: http://localhost:9405", 403),
+            ("Origin: http://localhost:9404", 200),
+            ("Sec-Fetch-Site: cross-site", 403),
+            ("Sec-Fetch-Site: same-site", 403),
+            ("Sec-Fetch-Site: same-origin", 200),
+            ("Sec-Fetch-Site: cross-site\r\nSec-Fetch-Dest: document", 200),
+        ],
+    )
+    def test_pages_of_other_sites(self, broker: Broker, header: str, expected: int) -> None:
+        asked = f"GET /metrics HTTP/1.1\r\nHost: localhost:9404\r\n{header}\r\n\r\n"
+        assert status(ask(broker, asked.encode())) == expected
+
     def test_two_at_once(self, broker: Broker) -> None:
         assert status(ask(broker, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")) == 421
 
     def test_everywhere_and_by_other_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(socket, "getfqdn", lambda: "machine.example")
-        served = MetricsAddress(Address("0.0.0.0", 0), ("Prometheus.example",))
+        served = WebAddress(Address("0.0.0.0", 0), ("Prometheus.example",))
         listening = Listening.at(Address("127.0.0.1", 0), Address("broker.example", 0))
         with Broker(None, listening=listening, metrics=served) as broker:
             broker.start()
@@ -336,7 +354,7 @@ def test_where_no_descriptors_are_left_it_waits_for_some(broker: Broker, monkeyp
             raise failures.pop()
         return get_request(server)
 
-    monkeypatch.setattr(metrics_server, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(http_server, "time", SimpleNamespace(sleep=pauses.append))
     monkeypatch.setattr(TCPServer, "get_request", get_request_at_last)
     assert scrape(broker)["duralog_connections", ()] == 0
     assert pauses == [0.1] * 3
@@ -344,7 +362,7 @@ def test_where_no_descriptors_are_left_it_waits_for_some(broker: Broker, monkeyp
 
 def test_a_client_that_never_comes_to_an_end_is_dropped(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert broker.metrics is not None
-    monkeypatch.setattr(metrics_server, "_SLOWEST_CLIENT_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "SLOWEST_CLIENT_SECONDS", 0.3)
     with socket.create_connection((broker.metrics.address.host, broker.metrics.address.port), timeout=0.05) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
         for _ in range(1000):

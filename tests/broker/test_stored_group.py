@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from duralog.command_line import app
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS, describe_record
 from duralog.storage.store import Store
+from tests.support import commands
 from tests.support.broker.group_desk import DELETE_GROUPS, GroupDesk
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
@@ -28,14 +27,10 @@ def desk(tmp_path: Path) -> Iterator[GroupDesk]:
         yield desk.with_topics(t=2, u=1)
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["group", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "group")
 
 
-def objects(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+objects = partial(commands.objects, "group")
 
 
 def consumer_heartbeat(desk: GroupDesk, member: str, epoch: int, topic: str | None = "t") -> Any:

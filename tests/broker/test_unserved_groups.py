@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from duralog.command_line import app
 from duralog.format.internal.coordinator_records import CoordinatorRecord, encode_coordinator_record
 from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.internal.message_schema import ArrayOf, Field, Struct
+from tests.support import commands
 from tests.support.broker.group_desk import DELETE_GROUPS, LIST_GROUPS, OFFSET_DELETE, GroupDesk
 
 pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
@@ -166,10 +166,7 @@ def test_a_streams_group_without_members_can_be_deleted(desk: GroupDesk) -> None
         assert set(listed(again)) == {"s", "classic"}
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["group", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "group")
 
 
 def test_in_a_directory(desk: GroupDesk) -> None:

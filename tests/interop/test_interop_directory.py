@@ -142,7 +142,7 @@ def test_kafka_serves_a_directory_that_duralog_made(kafka: KafkaProcess, tmp_pat
     directory_id = random_uuid()
     meta = MetaProperties(version=1, cluster_id=CLUSTER_ID, node_id=NODE_ID, directory_id=directory_id)
     (tmp_path / META_PROPERTIES).write_bytes(encode_meta_properties(meta, written="now"))
-    placed: dict[str, Any] = {"node_id": NODE_ID, "directory_id": directory_id}
+    placed: dict[str, Any] = {"node_id": NODE_ID, "directory_ids": lambda numbers: [directory_id] * len(numbers)}
 
     directory.change(first_records())
     directory.change(create_topic(directory.metadata, "orders", partitions=2, configs=CONFIGS, **placed))
@@ -245,7 +245,7 @@ def test_kafka_accepts_topics_that_duralog_added_to_its_directory(
             partitions=1,
             configs=CONFIGS,
             node_id=meta.node_id,
-            directory_id=meta.directory_id,
+            directory_ids=lambda numbers: [str(meta.directory_id)] * len(numbers),
         )
     )
     directory.write_partition("added", 0, record_batch.encode(records, leader_epoch=0))
@@ -270,10 +270,8 @@ def test_kafka_and_duralog_take_turns(kafka: KafkaProcess, tmp_path: Path) -> No
     """
     root = tmp_path / "store"
     format_directory(kafka, root, node_id=NODE_ID)
-    placed: dict[str, Any] = {
-        "node_id": NODE_ID,
-        "directory_id": decode_meta_properties((root / META_PROPERTIES).read_bytes()).directory_id,
-    }
+    directory_id = decode_meta_properties((root / META_PROPERTIES).read_bytes()).directory_id
+    placed: dict[str, Any] = {"node_id": NODE_ID, "directory_ids": lambda numbers: [directory_id] * len(numbers)}
     directory = Directory(root)
     directory.change(first_records())
     lost = metadata_record("CONFIG_RECORD", resource_type=2, resource_name="lost", name="flush.ms", value="1")

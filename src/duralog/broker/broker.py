@@ -23,7 +23,7 @@ connections, waiting fetches) has no meaning afterwards.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -43,7 +43,7 @@ from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.net.host_names import HostNames
 from duralog.broker.net.limits import ConnectionLimits
-from duralog.broker.net.listening import DEFAULT_HOST, Address, Listener, Listening, MetricsAddress, bind, is_loopback
+from duralog.broker.net.listening import DEFAULT_HOST, Address, Listener, Listening, WebAddress, bind, is_loopback
 from duralog.broker.net.log_lines import LogLines, logger, one_line
 from duralog.broker.net.server import Server
 from duralog.broker.net.workers import Workers
@@ -51,6 +51,7 @@ from duralog.broker.produce.appends import ProducerAppends
 from duralog.broker.quotas.client_quotas import ClientQuotas
 from duralog.broker.runtime import Runtime
 from duralog.broker.security.listener_security import PLAINTEXT, ListenerSecurity
+from duralog.broker.security.salt_key import salt_key
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.producer_ids import ProducerIds
 from duralog.broker.topics.topics import Topics
@@ -68,7 +69,7 @@ from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     # Below this module, but costly to load: only a broker with metrics needs it.
-    from duralog.broker.metrics_server import MetricsServer
+    from duralog.broker.net.http_server import HttpServer
 
 _LONGEST_SHUTDOWN_MS = 10_000
 _SHUTDOWN_CHECK_MS = 10
@@ -79,27 +80,34 @@ class Broker:
 
     def __init__(
         self,
-        data_dir: str | None,
+        data_dir: str | Sequence[str] | None,
         *,
         config: BrokerConfig | None = None,
         listening: Listening | None = None,
-        metrics: Address | MetricsAddress | None = None,
+        metrics: Address | WebAddress | None = None,
+        schema_registry: Address | WebAddress | None = None,
         clock: Clock = wall_clock_ms,
         timer_clock: Callable[[], float] = steady_clock_ms,
     ) -> None:
-        """Without a data directory, a temporary one is created and removed at the end (`ephemeral_folder`)."""
+        """`data_dir` is the log directory, or several. Without one, a temporary one is used (`ephemeral_folder`)."""
         self.clock = clock
         self.is_stopping = False
         self._data_dir = data_dir
         self._listening = listening or Listening.at(Address(DEFAULT_HOST, 0))
         self._given_config = (config or BrokerConfig()).reached_only_from(self._listening.reached_from)
-        self._metrics_address = MetricsAddress(metrics) if isinstance(metrics, Address) else metrics
+        self._metrics_address = WebAddress(metrics) if isinstance(metrics, Address) else metrics
+        self._registry_address = (
+            WebAddress(schema_registry) if isinstance(schema_registry, Address) else schema_registry
+        )
         self._timer_clock = timer_clock
         self._opened = ExitStack()
         """What `close` has to undo, the latest first."""
         self._thread: threading.Thread | None = None
         self._is_open = False
-        self.metrics: MetricsServer | None = None
+        self.metrics: HttpServer | None = None
+        self._salt_key = b""
+        """For SCRAM. REQUIRES: a listener with SASL, and an open directory."""
+        self.schema_registry: HttpServer | None = None
         self._shutdown_deadline_ms = 0.0
         self._process = forks.here
 
@@ -119,14 +127,21 @@ class Broker:
             for security in securities:
                 if security is not None:
                     security.follow(self.config)
+            if any(security is not None and security.has_sasl for security in securities):
+                self._salt_key = salt_key(self.store.path)
             self._make_parts([listener.getsockname()[1] for listener in listeners], opened)
+            # Without its directories a broker stops, as Kafka's does.
+            self.store.on_failure(lambda: self.loop.call_soon(self._begin_shutdown))
             self._warn_of_stored_configs()
             self.groups.load()
             self.transactions.load()
             self._serve_metrics(opened)
+            if self._registry_address is not None:
+                self.schema_registry = self.serve_schema_registry(self._registry_address)
+                opened.callback(self.schema_registry.close)
             warm_up()
-            for listener, node, security in zip(listeners, self._nodes, securities, strict=True):
-                self.server.listen(listener, node, security)
+            for listener, node, name, security in zip(listeners, self._nodes, self.addresses, securities, strict=True):
+                self.server.listen(listener, node, name, security)
             self._opened = opened.pop_all()
         forks.belongs_here(self)
         return self
@@ -140,6 +155,7 @@ class Broker:
             self.config,
             is_loopback=is_loopback(listener.bound.host),
             credentials=lambda: self.store.scram_credentials,
+            salt_key=lambda: self._salt_key,
         )
 
     def on_fork(self) -> None:
@@ -149,8 +165,9 @@ class Broker:
             self._is_open = False
             self.server.on_fork()
             self.loop.on_fork()
-            if self.metrics is not None:
-                self.metrics.on_fork()
+            for server in (self.metrics, self.schema_registry):
+                if server is not None:
+                    server.on_fork()
 
     def _make_parts(self, ports: list[int], opened: ExitStack) -> None:
         node = Node(
@@ -188,6 +205,7 @@ class Broker:
             Background(self._workers, self.server, log_lines),
             log_lines,
         )
+        self.dispatcher.background = self.runtime.background
         self.quotas = ClientQuotas(self.runtime, self.dispatcher, self.server)
         self.topics = Topics(self.runtime)
         self.partitions = Partitions(self.runtime, self.topics)
@@ -258,7 +276,7 @@ class Broker:
         if self._metrics_address is not None:
             # Imported late: a broker without metrics does not load prometheus_client.
             from duralog.broker.metrics import MeasuredParts
-            from duralog.broker.metrics_server import MetricsServer
+            from duralog.broker.metrics_server import serve_metrics
 
             parts = MeasuredParts(
                 self.runtime,
@@ -269,8 +287,18 @@ class Broker:
                 lambda: self.is_stopping,
                 None if self.audit is None else self.audit.log,
             )
-            self.metrics = MetricsServer(parts, self._metrics_address, self.advertised_hosts)
+            self.metrics = serve_metrics(parts, self._metrics_address, self.advertised_hosts)
             opened.callback(self.metrics.close)
+
+    def serve_schema_registry(self, place: WebAddress) -> HttpServer:
+        """Serve one there until `close` of what is returned."""
+        # Imported late: only a broker with a registry needs it.
+        from duralog.broker.registry.registry import Registry
+        from duralog.broker.registry.schemas_log import SchemasLog
+        from duralog.broker.registry.server import serve_registry
+
+        registry = Registry(SchemasLog(self.runtime, self.topics, self.partitions))
+        return serve_registry(registry, place, self.advertised_hosts, self.runtime.log_lines)
 
     @property
     def advertised_hosts(self) -> list[str]:

@@ -39,6 +39,8 @@ def of_store(store: Store, fetched_bytes: Mapping[str, int] | None) -> Iterator[
     yield gauge("topics", "Topics.", len(found))
     yield gauge("partitions", "Partitions.", partitions)
     yield gauge("offline_partitions", "Partitions that could not be loaded or created.", offline)
+    failed = sum(directory.failure is not None for directory in store.log_directories)
+    yield gauge("offline_log_directories", "Log directories whose disks have failed.", failed)
     yield from _of_topics(found, fetched_bytes)
     yield _of_flushes(store.flush_times)
     held = store.held

@@ -44,7 +44,8 @@ def test_it_is_rotated_by_size(tmp_path: Path) -> None:
     for number in range(40):
         log.write({"number": number, "text": "x" * 100})
     log.close()
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["audit.log", "audit.log.1", "audit.log.2"]
+    names = ["audit-refusals.log", "audit.log", "audit.log.1", "audit.log.2"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == names
     for each in tmp_path.iterdir():
         assert each.stat().st_size <= 500
         assert each.stat().st_mode & 0o777 == 0o600
@@ -61,7 +62,7 @@ def test_a_full_queue_drops_and_reports(tmp_path: Path, monkeypatch: pytest.Monk
         log.write({"number": number})
     assert log.dropped == 3
     log._write([log._queue.get_nowait() for _ in range(5)])  # type: ignore[misc]
-    log._close_file()
+    log._close_files()
     lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
     assert lines[0] | {"time": ""} == {"time": "", "event": "dropped", "count": 3}
     assert [line["number"] for line in lines[1:]] == [0, 1, 2, 3, 4]
@@ -84,8 +85,38 @@ def test_a_failing_disk_is_counted_and_reported_later(
     assert log.dropped == 2
     assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 1
     log._write([{"number": 3}])
-    log._close_file()
+    log._close_files()
     assert [entry.get("count", entry.get("number")) for entry in read_last(path, 9)] == [3, 2]
+
+
+def test_a_flood_of_refusals_leaves_the_history_of_changes(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    times_ms = iter(range(TIME_MS, TIME_MS + 10_000))
+    log = AuditLog(path, clock_ms=lambda: next(times_ms), max_bytes=2_000, max_files=2)
+    log.write({"event": "change", "number": 0})
+    for number in range(1, 200):
+        log.write({"event": "refusal" if number % 2 else "login failure", "number": number})
+    log.write({"event": "change", "number": 200})
+    log.close()
+    assert [json.loads(line)["number"] for line in path.read_text().splitlines()] == [0, 200]
+    found = read_last(path, 999)
+    assert [each["number"] for each in found[:3]] == [200, 199, 198]
+    assert found[-1]["number"] == 0
+    assert len(found) < 100
+    assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+
+
+def test_what_is_not_a_regular_file_takes_everything(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    log = opened(path)
+    log.write({"event": "change", "number": 1})
+    log.write({"event": "refusal", "number": 2})
+    reader = os.open(path, os.O_RDONLY)
+    log.close()
+    assert [json.loads(line)["number"] for line in os.read(reader, 9_999).splitlines()] == [1, 2]
+    os.close(reader)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_refusals_leave_room_for_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +130,7 @@ def test_refusals_leave_room_for_changes(tmp_path: Path, monkeypatch: pytest.Mon
     assert log.dropped == 16
     waiting = [log._queue.get_nowait() for _ in range(8)]
     assert [entry["event"] for entry in waiting if entry] == ["refusal"] * 4 + ["change"] * 4
-    log._close_file()
+    log._close_files()
 
 
 def test_lost_entries_are_one_line_of_the_brokers_log(
@@ -203,7 +234,7 @@ def test_a_line_after_a_cut_one_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
         failing.setattr(os, "write", write_some)
         log._write([{"number": 2}])
     log._write([{"number": 3}])
-    log._close_file()
+    log._close_files()
     assert [entry.get("count", entry.get("number")) for entry in read_last(path, 9)] == [3, 1, 1, 0]
 
 

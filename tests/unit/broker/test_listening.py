@@ -191,6 +191,8 @@ class TestSettings:
             b"config.providers=file",
             b"remote.log.storage.system.enable=true",
             b"create.topic.policy.class.name=x",
+            b"max.connection.creation.rate=10",
+            b"listener.name.outside.max.connection.creation.rate=10",
         ],
     )
     def test_what_would_guard_something_is_refused(self, properties: bytes) -> None:
@@ -211,6 +213,14 @@ class TestSettings:
             read_settings(b"ssl.provider=x\nmy.own=1\nnum.partitions=2\nprocess.roles=broker\n", {})
         assert [record.getMessage() for record in caplog.records] == [
             "these configs have no effect here: my.own, ssl.provider"
+        ]
+
+    def test_configs_of_all_listeners_have_no_effect_for_one(self, caplog: pytest.LogCaptureFixture) -> None:
+        own = ("max.connections=1", "ssl.client.auth=none", "connections.max.idle.ms=1", "plain.sasl.jaas.config=x")
+        with caplog.at_level(logging.WARNING):
+            read_settings("\n".join(f"listener.name.outside.{each}" for each in own).encode(), {})
+        assert [record.getMessage() for record in caplog.records] == [
+            "these configs have no effect here: listener.name.outside.connections.max.idle.ms"
         ]
 
     def test_an_unknown_override_is_a_mistake(self) -> None:

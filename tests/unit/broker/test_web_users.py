@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from duralog.broker.security.directory_credentials import DirectoryCredentials
 from duralog.broker.security.web_tls import WebTls
 from duralog.broker.security.web_users import (
     AttemptLimit,
     Role,
     TooManyFailures,
+    WebUser,
     WebUsers,
     parse_users,
     password_entry,
     token_entry,
 )
-from duralog.errors import InvalidConfig
+from duralog.errors import InvalidConfig, StorageError
+from duralog.format.filenames import CLUSTER_METADATA_FOLDER
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism, ScramUser
 
 PASSWORD = "s3cret-ünd"
@@ -41,6 +44,10 @@ def credentials() -> Mapping[ScramUser, ScramCredential]:
     return {("ben", mechanism): ScramCredential.of_password(mechanism, "of-scram")}
 
 
+def of_directory(file: Path) -> DirectoryCredentials:
+    return DirectoryCredentials(str(file.parent), credentials)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "users"
@@ -49,7 +56,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_each_way_to_prove_who_one_is(file: Path) -> None:
-    users = WebUsers(str(file), credentials)
+    users = WebUsers(str(file), of_directory(file))
     for name, password, role in (("ana", PASSWORD, Role.ADMINISTER), ("ben", "of-scram", Role.CHANGE)):
         found = users.with_password(name, password, HERE)
         assert found is not None
@@ -70,7 +77,7 @@ def test_each_way_to_prove_who_one_is(file: Path) -> None:
 
 
 def test_no_secret_is_shown(file: Path) -> None:
-    users = WebUsers(str(file), credentials)
+    users = WebUsers(str(file), of_directory(file))
     shown = repr(users.with_token(TOKEN)) + repr(parse_users("f", ANA.encode()))
     assert CI.split("$")[1] not in shown
     assert ANA.split("$")[-1] not in shown
@@ -106,12 +113,55 @@ def test_scram_needs_a_directory(file: Path) -> None:
         WebUsers(str(file))
 
 
-def test_a_changed_file_counts_at_once_and_a_broken_one_does_not(
-    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("duralog"), "propagate", True)
+def test_a_user_ends_with_its_credential(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    users = WebUsers(str(file), credentials, clock)
+    mechanism = ScramMechanism.SCRAM_SHA_512
+    held = {("ben", mechanism): ScramCredential.of_password(mechanism, "of-scram")}
+    log = file.parent / CLUSTER_METADATA_FOLDER / "0.log"
+    log.parent.mkdir()
+    log.write_bytes(b"")
+    reads: list[object] = []
+
+    def read() -> Mapping[ScramUser, ScramCredential]:
+        reads.append(held)
+        if not held:
+            raise StorageError("no directory")
+        return dict(held)
+
+    users = WebUsers(str(file), DirectoryCredentials(str(file.parent), read, clock))
+    ben = users.with_password("ben", "of-scram", HERE)
+    assert ben is not None
+    assert "stored_key" not in repr(ben)
+
+    def is_there(asked: WebUser) -> bool:
+        clock.now += 5
+        users.has_still(asked)
+        for thread in threading.enumerate():
+            if thread.name == "duralog-credentials":
+                thread.join()
+        return users.has_still(asked)
+
+    assert is_there(ben)
+    assert len(reads) == 1, "nothing is read while no file has changed"
+    held[("zoe", mechanism)] = ScramCredential.of_password(mechanism, "x")
+    log.write_bytes(b"zoe")
+    assert is_there(ben)
+    assert len(reads) == 2
+    held[("ben", mechanism)] = ScramCredential.of_password(mechanism, "other")
+    log.write_bytes(b"zoe, ben")
+    assert not is_there(ben)
+    again = users.with_password("ben", "other", HERE)
+    assert again is not None
+    assert is_there(again)
+    held.clear()
+    log.write_bytes(b"nothing at all")
+    assert is_there(again)
+    assert caplog.text.count("SCRAM credentials cannot be read, and stay as they were: no directory") == 1
+
+
+def test_a_changed_file_counts_at_once_and_a_broken_one_does_not(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    users = WebUsers(str(file), of_directory(file), clock)
     ci = users.with_token(TOKEN)
     assert ci is not None
     for text, is_known in (
@@ -138,7 +188,7 @@ def test_wrong_passwords_are_bounded(file: Path) -> None:
     for _ in range(1000):
         assert limit.begin("a"), "right ones are not counted"
         limit.succeeded("a")
-    users = WebUsers(str(file), credentials)
+    users = WebUsers(str(file), of_directory(file))
     for _ in range(10):
         users.with_password("ben", "x" * 2000, HERE)
     with pytest.raises(TooManyFailures):

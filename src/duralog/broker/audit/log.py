@@ -1,28 +1,32 @@
-"""The file of the audit log: JSON lines, written by a thread of its own and rotated by size.
+"""The files of the audit log: JSON lines, written by a thread of its own.
 
-`AuditLog.write` never blocks and never fails. Entries wait in a bounded queue. If the queue is full, or the file cannot
+Changes are in one file, refusals and failed logins in another beside it: clients without permissions cause those, and
+must not be able to rotate the history of changes away, however long they try.
+
+`AuditLog.write` never blocks and never fails. Entries wait in a bounded queue. If the queue is full, or a file cannot
 be written, entries are dropped, counted, and the number is written as an entry of its own as soon as that is possible.
-Only changes may use the last half of the queue: clients without permissions cause the other entries.
+Only changes may use the last half of the queue.
 
-The file and the rotated ones (`audit.log.1` is the youngest) can be read by their owner only. If the process dies, the
-entries in the queue are lost; entries that were written stay. A line that was cut by a crash or a full disk is ended
-when the file is opened again, and skipped by readers.
+If the process dies, the entries in the queue are lost; entries that were written stay. A line that was cut is skipped
+by readers (`duralog.broker.audit.rotated_file`).
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
-import os
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from duralog.broker.audit.rotated_file import RotatedFile, lines_backwards
 from duralog.errors import StorageError
 
 DEFAULT_MAX_BYTES = 100 << 20
@@ -31,7 +35,6 @@ _MOST_WAITING = 10_000
 _MOST_AT_ONCE = 500
 _WARNING_INTERVAL_MS = 10_000
 _LONGEST_TEXT = 1_000
-_READ_BACK_BYTES = 1 << 16
 _MOST_READ_BYTES = 64 << 20
 
 Entry = Mapping[str, Any]
@@ -40,7 +43,7 @@ _logger = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Any thread may write. Opening fails if the file cannot be written: no change may go unrecorded unnoticed."""
+    """Any thread may write. Opening fails if a file cannot be written: no change may go unrecorded unnoticed."""
 
     def __init__(
         self,
@@ -50,52 +53,52 @@ class AuditLog:
         max_bytes: int = DEFAULT_MAX_BYTES,
         max_files: int = DEFAULT_MAX_FILES,
     ) -> None:
-        """`max_files` is the number of rotated files that are kept."""
+        """The limits are for each of the two files; `max_files` is the number of rotated ones that are kept."""
         self.path = Path(path)
         self.written = 0
-        """Entries in the file."""
+        """Entries in the files."""
         self.dropped = 0
         """Entries that were lost or left out: the queue was full, the disk failed, or there were too many."""
         self._clock_ms = clock_ms
-        self._max_bytes = max_bytes
-        self._max_files = max_files
         self._queue: queue.Queue[Entry | None] = queue.Queue(_MOST_WAITING)
         self._counting = threading.Lock()
-        self._unreported: Counter[str | None] = Counter()
-        """Dropped entries that the file does not report yet, by the reason."""
+        self._unreported: Counter[tuple[bool, str | None]] = Counter()
+        """Dropped entries that no file reports yet, by whether they were changes, and the reason."""
         self._unlogged = 0
         self._warned_ms: int | None = None
-        self._has_failed = False
-        self._descriptor = -1
         try:
-            self._open()
+            self._changes = RotatedFile(self.path, max_bytes=max_bytes, max_files=max_files)
+            # A terminal or a pipe takes everything.
+            self._refusals = self._changes
+            if self.path.is_file():
+                self._refusals = RotatedFile(refusals_of(self.path), max_bytes=max_bytes, max_files=max_files)
         except OSError as error:
-            raise StorageError(f"the audit log {self.path} cannot be written: {error.strerror}") from None
+            raise StorageError(f"the audit log {error.filename} cannot be written: {error.strerror}") from None
         self._thread = threading.Thread(target=self._serve, name="duralog-audit", daemon=True)
         self._thread.start()
 
     def write(self, entry: Entry) -> None:
         """Queue an entry. Its time is now."""
-        if entry.get("event", CHANGE) != CHANGE and self._queue.qsize() >= _MOST_WAITING // 2:
+        if not _is_change(entry) and self._queue.qsize() >= _MOST_WAITING // 2:
             self.drop(1)
             return
         try:
             self._queue.put_nowait({"time": _time_text(self._clock_ms()), **entry})
         except queue.Full:
-            self.drop(1)
+            self.drop(1, are_changes=_is_change(entry))
 
     def close(self) -> None:
-        """Write what is queued, and close the file."""
+        """Write what is queued, and close the files."""
         self._queue.put(None)
         self._thread.join()
         self._warn_of_dropped(is_last=True)
-        self._close_file()
+        self._close_files()
 
-    def drop(self, count: int, reason: str | None = None) -> None:
+    def drop(self, count: int, reason: str | None = None, *, are_changes: bool = False) -> None:
         """Count entries that are not written. The next line that is written reports them."""
         with self._counting:
             self.dropped += count
-            self._unreported[reason] += count
+            self._unreported[are_changes, reason] += count
 
     def _serve(self) -> None:
         is_open = True
@@ -108,26 +111,37 @@ class AuditLog:
                 is_open = False
             self._write([entry for entry in entries if entry is not None])
 
-    def _write(self, entries: Sequence[Entry]) -> None:
+    def _write(self, entries: list[Entry]) -> None:
         with self._counting:
             lost, self._unreported = self._unreported, Counter()
-        lines = [_line(self._report(count, reason)) for reason, count in lost.items()]
+        for are_changes, file in ((True, self._changes), (False, self._refusals)):
+            self._write_to(
+                file,
+                [entry for entry in entries if _is_change(entry) is are_changes],
+                Counter({each: count for each, count in lost.items() if each[0] is are_changes}),
+                are_changes=are_changes,
+            )
+
+    def _write_to(
+        self, file: RotatedFile, entries: list[Entry], lost: Counter[tuple[bool, str | None]], *, are_changes: bool
+    ) -> None:
+        lines = [_line(self._report(count, reason)) for (_, reason), count in lost.items()]
         lines += [_line(entry) for entry in entries]
+        if not lines:
+            return
+        has_failed = file.has_failed
         try:
-            self._append(lines)
+            file.append(lines)
         except OSError as error:
             with self._counting:
                 self.dropped += len(entries)
                 self._unreported.update(lost)
-                self._unreported[None] += len(entries)
-            self._close_file()
-            if not self._has_failed:
-                _logger.error("the audit log %s cannot be written, entries are lost: %s", self.path, error.strerror)
-            self._has_failed = True
+                self._unreported[are_changes, None] += len(entries)
+            if not has_failed:
+                _logger.error("the audit log %s cannot be written, entries are lost: %s", file.path, error.strerror)
             return
         self._unlogged += lost.total()
         self._warn_of_dropped()
-        self._has_failed = False
         self.written += len(entries)
 
     def _report(self, count: int, reason: str | None) -> Entry:
@@ -142,100 +156,39 @@ class AuditLog:
             _logger.warning("%d entries of the audit log %s were lost or left out", self._unlogged, self.path)
             self._unlogged, self._warned_ms = 0, now_ms
 
-    def _append(self, lines: Sequence[bytes]) -> None:
-        if self._descriptor < 0:
-            self._open()
-        block = bytearray()
-        room = self._max_bytes - os.fstat(self._descriptor).st_size
-        for line in lines:
-            if len(block) + len(line) > room:
-                self._write_block(block)
-                block = bytearray()
-                # A line that is larger than the limit gets a file of its own.
-                if os.fstat(self._descriptor).st_size:
-                    self._rotate()
-                room = self._max_bytes
-            block += line
-        self._write_block(block)
-
-    def _write_block(self, block: bytearray) -> None:
-        left = memoryview(block)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
-
-    def _rotate(self) -> None:
-        os.fsync(self._descriptor)
-        self._close_file()
-        for number in range(self._max_files - 1, 0, -1):
-            with suppress(FileNotFoundError):
-                os.replace(rotated(self.path, number), rotated(self.path, number + 1))
-        if self._max_files:
-            os.replace(self.path, rotated(self.path, 1))
-        else:
-            os.unlink(self.path)
-        self._open()
-
-    def _open(self) -> None:
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.fchmod(self._descriptor, 0o600)
-        size = os.fstat(self._descriptor).st_size
-        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            # The last line was cut. The next one must not become a part of it.
-            os.write(self._descriptor, b"\n")
-
-    def _close_file(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+    def _close_files(self) -> None:
+        self._changes.close()
+        self._refusals.close()
 
 
-def rotated(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}.{number}")
+def refusals_of(path: Path) -> Path:
+    """The file for refusals and failed logins: `audit-refusals.log` beside `audit.log`."""
+    return path.with_name(f"{path.stem}-refusals{path.suffix}")
 
 
 def read_last(path: str | Path, count: int) -> list[dict[str, Any]]:
-    """The last entries, the newest first, rotated files included. What is not an entry is skipped.
+    """The last entries of both files, the newest first, rotated files included. What is not an entry is skipped.
 
     At most 64 MiB are read.
     """
-    found: list[dict[str, Any]] = []
-    for line in _lines_backwards(Path(path)):
-        if len(found) >= count:
-            break
+    changes = Path(path)
+    found = (_entries_backwards(each) for each in (refusals_of(changes), changes))
+    merged = heapq.merge(*found, key=lambda entry: str(entry.get("time", "")), reverse=True)
+    return list(islice(merged, count))
+
+
+def _entries_backwards(path: Path) -> Iterator[dict[str, Any]]:
+    for line in lines_backwards(path, _MOST_READ_BYTES // 2):
         try:
             entry = json.loads(line)
         except ValueError:
             continue
         if isinstance(entry, dict):
-            found.append(entry)
-    return found
+            yield entry
 
 
-def _lines_backwards(path: Path) -> Iterator[bytes]:
-    left = _MOST_READ_BYTES
-    number = 0
-    while left > 0:
-        try:
-            file = (rotated(path, number) if number else path).open("rb")
-        except FileNotFoundError:
-            if number:
-                return
-            number += 1
-            continue
-        with file:
-            position = file.seek(0, os.SEEK_END)
-            rest = b""
-            while position > 0 and left > 0:
-                size = min(_READ_BACK_BYTES, position)
-                position -= size
-                left -= size
-                file.seek(position)
-                first, *lines = (file.read(size) + rest).split(b"\n")
-                yield from (line for line in reversed(lines) if line)
-                rest = first
-            if rest and position == 0:
-                yield rest
-        number += 1
+def _is_change(entry: Entry) -> bool:
+    return bool(entry.get("event", CHANGE) == CHANGE)
 
 
 def _time_text(time_ms: int) -> str:

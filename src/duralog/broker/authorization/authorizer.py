@@ -13,7 +13,8 @@ is the literal `*`. An entry that allows Read, Write, Delete or Alter also allow
 AlterConfigs also allows DescribeConfigs; one that denies them denies nothing else.
 
 Decisions are cached. A change of the entries drops the cache and the index; so does a full cache, since clients choose
-the names. Only the loop's thread uses an authorizer.
+the names. Long names are not cached, and neither are those that a client without any entry asks for: it is refused for
+every name. Only the loop's thread uses an authorizer.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from duralog.storage.metadata.acls import (
 )
 
 _MOST_DECISIONS = 100_000
+_LONGEST_CACHED_NAME = 249
+"""The longest name of a topic. A request may have names of 32 KiB."""
+_MOST_SENDERS = 10_000
 _IMPLYING: dict[int, tuple[int, ...]] = {
     Operation.DESCRIBE: (
         Operation.DESCRIBE,
@@ -50,7 +54,10 @@ _ANY_NAME = "hardcode"
 """A name that Kafka asks for to find out whether a principal may use any resource."""
 
 _Names = dict[str, list[Acl]]
+_Sender = tuple[str, str, str, int, int]
+"""The name and type of a principal, its host, an operation and a resource type."""
 _Key = tuple[str, str, str, int, int, str]
+"""The same with the name of a resource."""
 
 
 class _Index:
@@ -90,6 +97,8 @@ class Authorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._on_refusal = on_refusal
         self._decisions: dict[_Key, bool] = {}
+        self._has_entries: dict[_Sender, bool] = {}
+        """Whether there is a name for which the sender may be allowed it."""
         self._indexes: dict[int, _Index] = {}
         self.writable: dict[tuple[int, str, int], set[bytes]] = {}
         """Topics that a sender may write to, as its Produce requests of a version name them: see `remember_writable`.
@@ -104,6 +113,7 @@ class Authorizer:
     def refresh(self) -> None:
         """The entries have changed."""
         self._decisions = {}
+        self._has_entries = {}
         self._indexes = {}
         self._forget_writable()
         for acl in self.acls():
@@ -126,6 +136,7 @@ class Authorizer:
 
     def remember_writable(self, request: Request, topics: Collection[bytes]) -> None:
         """The sender may write to these topics: its next request need not ask again, until the entries change."""
+        topics = [topic for topic in topics if len(topic) <= _LONGEST_CACHED_NAME]
         self._writable_left -= len(topics) + 1
         if self._writable_left < 0:
             self._forget_writable()
@@ -179,11 +190,38 @@ class Authorizer:
 
     def _decide(self, key: _Key) -> bool:
         name, kind, host, operation, resource_type, resource = key
+        if not self._may_be_allowed(key[:-1]):
+            return False
         decision = self._decided(Principal(name, kind), host, operation, resource_type, resource)
-        if len(self._decisions) >= _MOST_DECISIONS:
-            self._decisions = {}
-        self._decisions[key] = decision
+        if len(resource) <= _LONGEST_CACHED_NAME:
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._decisions = {}
+            self._decisions[key] = decision
         return decision
+
+    def _may_be_allowed(self, sender: _Sender) -> bool:
+        """Whether any entry allows it, for whatever name."""
+        found = self._has_entries.get(sender)
+        if found is None:
+            name, kind, host, operation, resource_type = sender
+            principal = Principal(name, kind)
+            principals, operations = _principals(principal), _IMPLYING.get(operation, (operation, Operation.ALL))
+            found = (
+                self._allow_if_no_acl
+                or str(principal) in self._super_users
+                or any(
+                    acl.resource_type == resource_type
+                    and acl.permission_type == Permission.ALLOW
+                    and acl.principal in principals
+                    and acl.host in (WILDCARD, host)
+                    and acl.operation in operations
+                    for acl in self.acls()
+                )
+            )
+            if len(self._has_entries) >= _MOST_SENDERS:
+                self._has_entries = {}
+            self._has_entries[sender] = found
+        return found
 
     def _decided(self, principal: Principal, host: str, operation: int, resource_type: int, name: str) -> bool:
         if str(principal) in self._super_users:

@@ -38,12 +38,17 @@ def find_coordinator(guard: Guard, api: Api, request: Request) -> Fields | Amend
             return None
         return api.refuse(request, code, ERROR_TEXTS[code])
     allows = guard.authorizer.allows
-    refused = [key for key in message.coordinator_keys if not allows(request, Operation.DESCRIBE, resource_type, key)]
+    keys = dict.fromkeys(message.coordinator_keys)
+    refused = {key for key in keys if not allows(request, Operation.DESCRIBE, resource_type, key)}
     if not refused:
         return None
     kept = tuple(key for key in message.coordinator_keys if key not in refused)
     request.message = replace(message, coordinator_keys=kept)
-    results = [{"key": key, "error_code": code, "error_message": "", **_NO_NODE} for key in refused]
+    results = [
+        {"key": key, "error_code": code, "error_message": "", **_NO_NODE}
+        for key in message.coordinator_keys
+        if key in refused
+    ]
     return add_results("coordinators", results)
 
 

@@ -108,7 +108,7 @@ def has_stored_effect(config: BrokerConfig, name: str) -> bool:
 def _always_given(store: Store) -> dict[str, str]:
     """What a node has whether it was given or not: Kafka does not start without."""
     node_id = str(store.node_id)
-    return {"node.id": node_id, "broker.id": node_id, "log.dirs": store.path}
+    return {"node.id": node_id, "broker.id": node_id, "log.dirs": ",".join(store.paths)}
 
 
 def _default_of(name: str) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from duralog.config import BROKER_CONFIGS, BrokerConfig
 from duralog.config.kafka_only_configs import is_known_to_kafka
-from duralog.config.listener_config import unprefixed
+from duralog.config.listener_config import SECURITY_CONFIGS, unprefixed
 from duralog.errors import InvalidConfig
 from duralog.format.java_properties import decode_properties
 
@@ -29,6 +29,8 @@ _HARMLESS = {
     "max.connection.creation.rate": "2147483647",
 }
 """Values of those that request nothing."""
+_OF_LISTENERS = {*SECURITY_CONFIGS, "max.connections"}
+"""Those that may be set for one listener."""
 _EXPECTED = {"process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers", "broker.id"}
 """Every KRaft broker has them; they make no difference for one node."""
 
@@ -36,17 +38,15 @@ _EXPECTED = {"process.roles", "controller.quorum.voters", "controller.quorum.boo
 def read_settings(properties: bytes, overrides: Mapping[str, str]) -> BrokerConfig:
     """The configs of a `server.properties`, and over them those of the command line."""
     given = {**decode_properties(properties).values, **overrides}
-    for name, reason in _REFUSED.items():
-        if given.get(name, "").strip() not in ("", _HARMLESS.get(name, "")):
-            raise InvalidConfig(f"{name} is not supported: {reason}")
+    for name, value in given.items():
+        own = unprefixed(name)
+        if own in _REFUSED and value.strip() not in ("", _HARMLESS.get(own, "")):
+            raise InvalidConfig(f"{name} is not supported: {_REFUSED[own]}")
     config = BrokerConfig.from_properties(properties, overrides)
-    if config.log_dirs is not None and len(config.log_dirs) > 1:
-        raise InvalidConfig(
-            f"log.dirs: {', '.join(config.log_dirs)} are several directories; one is supported: say which with"
-            " --override log.dirs=DIR"
-        )
     only_kafkas = {name for name in given if unprefixed(name) not in BROKER_CONFIGS and is_known_to_kafka(name)}
-    without_effect = sorted({*only_kafkas, *config.ignored} - _EXPECTED - _REFUSED.keys())
+    of_listeners = {name: own for name in given if (own := unprefixed(name)) != name}
+    only_for_all = {name for name, own in of_listeners.items() if own in BROKER_CONFIGS and own not in _OF_LISTENERS}
+    without_effect = sorted({*only_kafkas, *only_for_all, *config.ignored} - _EXPECTED - _REFUSED.keys())
     if without_effect:
         _logger.warning("these configs have no effect here: %s", ", ".join(without_effect))
     return config

@@ -40,6 +40,7 @@ class Fetch:
         "wants_session",
     )
 
+    # More than seven parameters: the fields of a request, which one handler passes by name.
     def __init__(
         self,
         version: int,

@@ -86,6 +86,7 @@ class Connection:
         "is_closed",
         "is_muted",
         "last_active_ms",
+        "listener",
         "login",
         "memory_bytes",
         "moved_bytes",
@@ -105,6 +106,8 @@ class Connection:
         self.client_host = client_host
         self.number = number
         self.node = node
+        self.listener = ""
+        """The name of the listener that it came by."""
         self.principal = ANONYMOUS
         self.login: SaslSession | None = None
         """By SASL, of a listener with SASL."""
@@ -156,7 +159,7 @@ class Connection:
     def is_held_up(self) -> bool:
         """Whether it waits for this broker, not for its client."""
         if self._later is not None:
-            return self._later.request_bytes == 0
+            return self._later.is_at_work or self._later.request_bytes == 0
         return self.waits_for_memory or self.waits_for_room or self.waits_for_turn or self.is_muted
 
     @property
@@ -170,9 +173,12 @@ class Connection:
         """Before anything else, the client has to log in, within some seconds."""
         self.login = login
         self._dispatch = login.dispatch
-        self._reader.largest_frame_bytes = min(largest_token_bytes, self._server.limits.largest_request_bytes)
+        self.limit_requests(largest_token_bytes)
         reason = f"it has not logged in within {LOGIN_MS // 1000} seconds"
         self._login_deadline = self._server.loop.timers.after(LOGIN_MS, partial(self.close, "log-in", reason))
+
+    def limit_requests(self, largest_bytes: int) -> None:
+        self._reader.largest_frame_bytes = min(largest_bytes, self._server.limits.largest_request_bytes)
 
     def logged_in(self) -> None:
         self._reader.largest_frame_bytes = self._server.limits.largest_request_bytes

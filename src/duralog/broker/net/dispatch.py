@@ -6,6 +6,9 @@ the connection (`InvalidFrame`, `InvalidMessage`).
 
 An exception in a handler becomes the error answer of its API and one log line: if the connection just closed, the
 client would reconnect at once and send the same request again.
+
+A large request is decoded, and its answer encoded, on a worker thread: it may name 100,000 topics, and other clients
+would wait most of a second. Its handler runs on the loop as any other.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.security.sasl import SaslSession
@@ -29,6 +32,8 @@ from duralog.errors import DuralogError
 API_VERSIONS = 18
 Parts = list[bytes | FileSlice]
 
+LARGE_BYTES = 32 << 10
+"""Requests from this size on are decoded and answered by worker threads, if they are read by their schema."""
 _NO_BODY = memoryview(b"")
 _PLAIN_HEADER = struct.Struct(">ii")
 _TAGGED_HEADER = struct.Struct(">iib")
@@ -55,6 +60,21 @@ class Peer(Protocol):
     def mute(self, milliseconds: int) -> None:
         """Handle no more requests for this time. Answers are sent."""
 
+    def end_after_answer(self, kind: str, reason: str) -> None:
+        """Close when the answer is sent."""
+
+
+class Background(Protocol):
+    """Worker threads."""
+
+    def run(
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any, Exception | None], None],
+        answers: DelayedAnswer | None = None,
+    ) -> None:
+        """Run `work` on a worker thread, then `then` on the loop."""
+
 
 @dataclass(slots=True, eq=False)
 class _Route:
@@ -76,6 +96,8 @@ class Dispatcher:
         self.log_lines = log_lines
         self.throttle: Callable[[Request, float, int], int] | None = None
         """With quotas: counts a request, its seconds and its size, and returns how many ms its client has to wait."""
+        self.background: Background | None = None
+        """Where large requests are decoded. Without it, they are as all others."""
         self._apis: Mapping[int, Api] = {}
         self._handlers: dict[int, Callable[[Request], Answer]] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
@@ -119,6 +141,8 @@ class Dispatcher:
         if route.is_refused:
             return exchange.finish(api.refuse(request, UNSUPPORTED_VERSION, None))
         if api.parse:
+            if len(body) >= LARGE_BYTES and refusal is None and self.background is not None:
+                return _LargeRequest(exchange, self.background).begin(bytes(body))
             request.message = messages.decode_request(header.api_key, header.version, body)
         if refusal is not None:
             return exchange.finish(api.refuse(request, *refusal))
@@ -160,23 +184,23 @@ class _Exchange:
 
     __slots__ = (
         "_dispatcher",
-        "_peer",
-        "_request",
-        "_route",
         "_size",
         "_started",
         "answered",
         "busy_seconds",
         "is_waiting",
+        "peer",
+        "request",
+        "route",
     )
 
     def __init__(
         self, dispatcher: Dispatcher, route: _Route, request: Request, peer: Peer, started: float, size: int
     ) -> None:
         self._dispatcher = dispatcher
-        self._route = route
-        self._request = request
-        self._peer = peer
+        self.route = route
+        self.request = request
+        self.peer = peer
         self._started = started
         self._size = size
         self.is_waiting = False
@@ -189,19 +213,19 @@ class _Exchange:
         """The answer of a `DelayedAnswer`. If the handler has not returned yet, dispatch takes it from here."""
         parts = self.finish(answer)
         if self.is_waiting:
-            self._peer.deliver(parts)
+            self.peer.deliver(parts)
         else:
             self.answered = parts
 
     def refuse(self, error_code: int, message: str | None) -> Fields:
-        return self._route.api.refuse(self._request, error_code, message)
+        return self.route.api.refuse(self.request, error_code, message)
 
     def finish(self, answer: Fields | RawAnswer | Silence) -> Parts | Silence:
         """The parts to send, header first."""
-        route = self._route
+        route = self.route
         seconds = perf_counter() - self._started
         if self._dispatcher.throttle is not None:
-            answer = self._throttled(answer, self._dispatcher.throttle)
+            answer = self.throttled(answer)
         if isinstance(answer, Silence):
             route.stats.add(seconds, self._size, 0)
             return answer
@@ -223,25 +247,29 @@ class _Exchange:
                 body = messages.encode_response(route.api.key, route.version, answer)
             except Exception as error:
                 return self.fail(error)
-            size = len(body)
-            parts = [self._header(size) + body]
+            return self.encoded(body)
         route.stats.add(seconds, self._size, size)
         return parts
 
-    def _throttled(
-        self, answer: Fields | RawAnswer | Silence, throttle: Callable[[Request, float, int], int]
-    ) -> Fields | RawAnswer | Silence:
+    def encoded(self, body: bytes) -> Parts:
+        """The parts of an answer with this body."""
+        self.route.stats.add(perf_counter() - self._started, self._size, len(body))
+        return [self._header(len(body)) + body]
+
+    def throttled(self, answer: Fields | RawAnswer | Silence) -> Fields | RawAnswer | Silence:
         """Count the request against the quotas of its client. Above one, the answer says so and the client waits."""
-        route = self._route
+        throttle, route = self._dispatcher.throttle, self.route
+        if throttle is None:
+            return answer
         busy_seconds = self.busy_seconds if self.is_waiting else perf_counter() - self._started
-        delay_ms = throttle(self._request, busy_seconds, self._size)
+        delay_ms = throttle(self.request, busy_seconds, self._size)
         if isinstance(answer, RawAnswer):
             delay_ms = max(delay_ms, answer.throttle_ms)
         elif not isinstance(answer, Silence):
             delay_ms = max(delay_ms, answer.get("throttle_time", 0))
         if delay_ms <= 0 or answer is Silence.CLOSE:
             return answer
-        self._peer.mute(delay_ms)
+        self.peer.mute(delay_ms)
         if isinstance(answer, RawAnswer):
             return answer if route.api.throttled is None else route.api.throttled(answer, route.version, delay_ms)
         if isinstance(answer, Silence) or not messages.has_throttle_time(route.api.key, route.version):
@@ -250,7 +278,7 @@ class _Exchange:
 
     def fail(self, error: Exception) -> Parts | Silence:
         """The API's error answer for an unexpected exception in its handler."""
-        route, request = self._route, self._request
+        route, request = self.route, self.request
         route.stats.errors += 1
         known = isinstance(error, DuralogError)
         self._dispatcher.log_lines.warn(
@@ -266,10 +294,74 @@ class _Exchange:
                 f"unanswered {route.api.name}", f"{route.api.name}: no error answer: {error_text(second)}"
             )
             return Silence.CLOSE
-        route.stats.add(perf_counter() - self._started, self._size, len(body))
-        return [self._header(len(body)) + body]
+        return self.encoded(body)
 
     def _header(self, body_bytes: int) -> bytes:
-        if self._route.has_tagged_response_header:
-            return _TAGGED_HEADER.pack(body_bytes + 5, self._request.correlation_id, 0)
-        return _PLAIN_HEADER.pack(body_bytes + 4, self._request.correlation_id)
+        if self.route.has_tagged_response_header:
+            return _TAGGED_HEADER.pack(body_bytes + 5, self.request.correlation_id, 0)
+        return _PLAIN_HEADER.pack(body_bytes + 4, self.request.correlation_id)
+
+
+class _LargeRequest:
+    """From its bytes to its answer: by turns on a worker thread and on the loop."""
+
+    def __init__(self, exchange: _Exchange, background: Background) -> None:
+        self._exchange = exchange
+        self._background = background
+        self._waiting = DelayedAnswer()
+
+    def begin(self, body: bytes) -> DelayedAnswer:
+        """What the connection waits for. REQUIRES: the body is a copy, as the receive buffer is used again."""
+        exchange, request = self._exchange, self._exchange.request
+        exchange.is_waiting = True
+        request.body = _NO_BODY
+        self._waiting.request_bytes = len(body)
+        self._waiting.is_at_work = True
+        self._waiting.deliver_to(exchange.deliver, exchange.refuse)
+        self._background.run(
+            lambda: messages.decode_request(request.api_key, request.version, body), self._handle, self._waiting
+        )
+        return self._waiting
+
+    def _handle(self, message: object, error: Exception | None) -> None:
+        exchange, waiting = self._exchange, self._waiting
+        if waiting.is_gone:
+            return
+        started = perf_counter()
+        if error is None:
+            exchange.request.message = message
+            try:
+                handled = exchange.route.handle(exchange.request)
+            except Exception as raised:
+                error = raised
+        exchange.busy_seconds = perf_counter() - started
+        if isinstance(error, messages.InvalidMessage):
+            exchange.peer.end_after_answer(type(error).__name__, str(error))
+            exchange.peer.deliver(Silence.CLOSE)
+        elif error is not None:
+            exchange.peer.deliver(exchange.fail(error))
+        elif isinstance(handled, DelayedAnswer):
+            waiting.on_disconnect = handled.leave
+            waiting.is_at_work = False
+            handled.deliver_to(self._encode, exchange.refuse)
+        else:
+            self._encode(handled)
+
+    def _encode(self, answer: Fields | RawAnswer | Silence) -> None:
+        exchange = self._exchange
+        if self._waiting.is_gone:
+            return
+        if isinstance(answer, RawAnswer | Silence):
+            exchange.deliver(answer)
+            return
+        self._waiting.is_at_work = True
+        route, fields = exchange.route, exchange.throttled(answer)
+        assert not isinstance(fields, RawAnswer | Silence)
+        self._background.run(
+            lambda: messages.encode_response(route.api.key, route.version, fields), self._deliver, self._waiting
+        )
+
+    def _deliver(self, body: bytes, error: Exception | None) -> None:
+        if not self._waiting.is_gone:
+            exchange = self._exchange
+            exchange.peer.deliver(exchange.encoded(body) if error is None else exchange.fail(error))

@@ -3,6 +3,8 @@
 A page of another site can let its own name mean our address (DNS rebinding) and then read what we answer. Its requests
 have its name in the `Host` header, so a server answers to its own names only. A number cannot be made to mean another
 machine: a server that listens on every address may be asked for by any.
+
+A page of another site can also send requests to our own name, without reading what we answer. Browsers say so.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from urllib.parse import urlsplit
 from duralog.broker.net.listening import is_anywhere, is_loopback
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_OTHER_SITES = frozenset({"cross-site", "same-site"})
+"""A site has all ports of its name: what is served on another port of this machine is not part of ours."""
 
 
 class HttpHosts:
@@ -44,6 +48,19 @@ class HttpHosts:
         except ValueError:
             return False
         return host in self._names or (self._is_anywhere and _is_address(host))
+
+
+def is_of_another_site(host: str, headers: Iterable[tuple[str, str]]) -> bool:
+    """Whether a request for this `Host` comes from a page of another site. The names of its headers are in lower case.
+
+    Only a link may lead here.
+    """
+    given = list(headers)
+    ours = (f"http://{host.lower()}", f"https://{host.lower()}")
+    is_elsewhere = any(name == "sec-fetch-site" and value in _OTHER_SITES for name, value in given)
+    is_followed_link = ("sec-fetch-dest", "document") in given
+    is_foreign = any(name == "origin" and value.lower() not in ours for name, value in given)
+    return is_foreign or (is_elsewhere and not is_followed_link)
 
 
 def _is_address(host: str) -> bool:

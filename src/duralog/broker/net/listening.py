@@ -41,15 +41,15 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricsAddress:
-    """Where `/metrics` is served."""
+class WebAddress:
+    """Where a small server beside the protocol listens: `/metrics`, for instance."""
 
     bound: Address
     hosts: tuple[str, ...] = ()
     """Other names under which it may be asked for."""
     tls: WebTls | None = None
     users: WebUsers | None = None
-    """Who may scrape. None: everyone who reaches it."""
+    """Who may ask. None: everyone who reaches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,24 @@ def check_guarded(listening: Listening, config: BrokerConfig) -> None:
         raise InvalidConfig(
             f"the listener {listener.name}://{listener.bound} lets in everyone who reaches it: guard it with SASL_SSL"
             " or client certificates (docs/security.md), listen on loopback (127.0.0.1), or say --insecure"
+        )
+
+
+def check_web_guarded(option: str, place: WebAddress) -> None:
+    """Refuse a small server that others than this machine reach, and that everyone may ask."""
+    if place.users is None and not is_loopback(place.bound.host):
+        raise InvalidConfig(
+            f"{option}: everyone who reaches {place.bound} could ask it, for the names of topics at least: give"
+            f" {option}-users FILE (docs/security.md), listen on loopback (127.0.0.1), or say --insecure"
+        )
+
+
+def check_registry_guarded(place: WebAddress | None, config: BrokerConfig) -> None:
+    """Refuse a schema registry whose clients nobody knows, where access control lists say who may write."""
+    if place is not None and place.users is None and config.authorizer_class_name:
+        raise InvalidConfig(
+            "--schema-registry: with authorizer.class.name, a registry that everyone on this machine may change would"
+            " bypass the access control lists: give --schema-registry-users FILE (docs/security.md), or say --insecure"
         )
 
 

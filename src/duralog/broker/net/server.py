@@ -56,6 +56,8 @@ class _WayIn(NamedTuple):
 
     node: Node
     security: ListenerSecurity | None
+    listener: str
+    """Its name."""
 
 
 class Server:
@@ -119,7 +121,7 @@ class Server:
 
     # Accepting
 
-    def listen(self, listener: socket.socket, node: Node, security: ListenerSecurity | None = None) -> None:
+    def listen(self, listener: socket.socket, node: Node, name: str, security: ListenerSecurity | None) -> None:
         """Accept clients, which know this broker as that node. REQUIRES: the socket is bound.
 
         Without `security`, they are neither encrypted nor authenticated.
@@ -134,7 +136,7 @@ class Server:
         if not self._listeners and self.limits.idle_ms >= 0:
             self._check_idle()
         self._listeners.append(listener)
-        way_in = _WayIn(node, security)
+        way_in = _WayIn(node, security, name)
         if security is not None:
             if not self._securities:
                 self._followed = self._config()
@@ -167,7 +169,7 @@ class Server:
         self.limits.follow(config)
         if self._securities and config is not self._followed:
             self._follow_securities()
-        refusal = self.limits.refusal(host)
+        refusal = self.limits.refusal(host, way_in.listener)
         if refusal is None and not _is_for_clients(connected.fileno()):
             refusal = "the descriptors that are left are for files (ulimit -n)"
         if refusal is not None:
@@ -190,7 +192,7 @@ class Server:
             self._log_lines.warn("refused", f"a connection from {host} cannot be served: {error}")
             connected.close()
             return
-        self.limits.add(host)
+        self.limits.add(host, way_in.listener)
 
     def _connect(self, connected: socket.socket | TlsSocket, host: str, way_in: _WayIn, principal: Principal) -> None:
         self._last_number += 1
@@ -201,6 +203,7 @@ class Server:
             else Connection(self, connected, host, number, node)
         )
         connection.principal = principal
+        connection.listener = way_in.listener
         self._connections[number] = connection
         if security is not None and security.has_sasl:
             session = SaslSession(security.sasl, connection, self.dispatcher.dispatch, self)
@@ -216,7 +219,7 @@ class Server:
         self._handshakes.discard(handshake)
 
     def handshake_failed(self, handshake: Handshake, reason: str) -> None:
-        self.limits.remove(handshake.client_host)
+        self.limits.remove(handshake.client_host, handshake.admit.listener)
         self.report_closed("TLS handshake", handshake.client_host, reason, handshake.admit.node)
 
     def after(self, delay_ms: float, work: Callable[[], None]) -> object:
@@ -324,7 +327,7 @@ class Server:
         self._waiting_for_room.pop(connection.number, None)
         self.memory.forget(connection)
         if self._connections.pop(connection.number, None) is not None:
-            self.limits.remove(connection.client_host)
+            self.limits.remove(connection.client_host, connection.listener)
 
     # The end
 

@@ -1,8 +1,9 @@
 """The short way of a Produce request: known partitions, one batch for each, no transaction, nothing to compress.
 
-Nearly every request goes this way, so each step of it counts: a header is decoded once, and no object is made for a
-batch but its result. A request with anything else in it goes the long way as a whole (`checked`); of one that turns out
-to take long, only the batches that do.
+Nearly every request goes this way, so each step of it counts: four fields of a header are read here and the whole once
+by the log, which takes less time than passing a decoded header on, and no object is made for a batch but its result.
+A request with anything else in it goes the long way as a whole (`checked`); of one that turns out to take long, only
+the batches that do.
 """
 
 from __future__ import annotations

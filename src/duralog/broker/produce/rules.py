@@ -102,7 +102,7 @@ def first_batch(records: memoryview) -> SentBatch | None:
 
 
 def has_transactional_records(asked: ProduceRequest) -> bool:
-    """Whether any first batch is transactional. Bytes that are no batch are not."""
+    """Whether any first batch is transactional. Bytes that are not a batch are not."""
     for numbers in asked.topics.values():
         for records in numbers.values():
             try:

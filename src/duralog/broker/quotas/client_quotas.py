@@ -46,7 +46,8 @@ _EXEMPT = frozenset({17, 27, 36})
 _MANY = 1000
 """Rates and clients that are remembered before those that are no longer needed are removed."""
 _MOST_RATES = 10_000
-"""Above it, the rates that were not used for the longest time are removed, even if they still count."""
+"""Above it, the rates and buckets that were not used for the longest time are removed, even if they still count."""
+_BUCKET_REMOVAL_MS = 1000
 _CLIENT_KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 _PERCENT = 100
 
@@ -99,6 +100,7 @@ class ClientQuotas:
         self._rates: dict[RateKey, WindowedRate] = {}
         self._next_removal_ms = 0.0
         self._buckets: dict[RateKey, TokenBucket] = {}
+        self._next_bucket_removal_ms = 0.0
         self._by_address: dict[str, float] = {}
         self._names: dict[str, frozenset[str]] = {}
         self.follow()
@@ -158,12 +160,31 @@ class ClientQuotas:
             return MutationQuota()
         allowed, counted_by = found
         key = (CONTROLLER_MUTATION_RATE, *counted_by)
-        if key not in self._buckets and len(self._buckets) >= _MANY:
-            self._buckets.clear()
         config = self._runtime.config
         burst_seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
-        bucket = self._buckets.setdefault(key, TokenBucket())
+        bucket = self._bucket(key)
         return MutationQuota(bucket, allowed, burst_seconds, self.now_ms, is_strict=request.version >= strict_since)
+
+    def _bucket(self, key: RateKey) -> TokenBucket:
+        bucket = self._buckets.pop(key, None)
+        if bucket is None:
+            bucket = TokenBucket()
+            if len(self._buckets) >= _MANY:
+                self._remove_buckets()
+        # The last one that was used is the last.
+        self._buckets[key] = bucket
+        return bucket
+
+    def _remove_buckets(self) -> None:
+        """Those that are full, once in a second; of too many, the half that was not used for the longest time."""
+        now_ms = self.now_ms()
+        kept = self._buckets
+        if now_ms >= self._next_bucket_removal_ms:
+            self._next_bucket_removal_ms = now_ms + _BUCKET_REMOVAL_MS
+            kept = {key: bucket for key, bucket in kept.items() if not bucket.is_idle(now_ms)}
+        if len(kept) >= _MOST_RATES:
+            kept = dict(list(kept.items())[-_MOST_RATES // 2 :])
+        self._buckets = kept
 
     def _usage(self, key: str, request: Request) -> Usage | None:
         limits = self._limits[key]

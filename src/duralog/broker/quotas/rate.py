@@ -63,17 +63,18 @@ class WindowedRate:
 class TokenBucket:
     """What may be used at once, refilled at the rate that is allowed. It begins full, and may be overdrawn once."""
 
-    __slots__ = ("_at_ms", "_tokens")
+    __slots__ = ("_allowed", "_at_ms", "_most", "_tokens")
 
     def __init__(self) -> None:
         self._tokens: float | None = None
         self._at_ms = 0.0
+        self._allowed = self._most = 0.0
 
     def refill(self, allowed: float, burst_seconds: float, now_ms: float) -> float:
         """The tokens that there are now: negative if too many were taken."""
-        most = allowed * burst_seconds
-        before = most if self._tokens is None else self._tokens
-        self._tokens = min(most, before + allowed * max(now_ms - self._at_ms, 0) / 1000)
+        self._allowed, self._most = allowed, allowed * burst_seconds
+        before = self._most if self._tokens is None else self._tokens
+        self._tokens = min(self._most, before + allowed * max(now_ms - self._at_ms, 0) / 1000)
         self._at_ms = now_ms
         return self._tokens
 
@@ -82,3 +83,7 @@ class TokenBucket:
         assert self._tokens is not None
         self._tokens -= tokens
         return self._tokens
+
+    def is_idle(self, now_ms: float) -> bool:
+        """Whether it is full by now, as a new one is."""
+        return self._tokens is None or self._tokens + self._allowed * (now_ms - self._at_ms) / 1000 >= self._most

@@ -43,12 +43,14 @@ class ListenerSecurity:
         config: BrokerConfig,
         *,
         is_loopback: bool,
-        credentials: Credentials = dict,
+        credentials: Credentials,
+        salt_key: Callable[[], bytes],
     ) -> None:
         self.name = name
         self.protocol = protocol
         self._is_loopback = is_loopback
         self._credentials = credentials
+        self._salt_key = salt_key
         self._config = ListenerConfig(config, name)
         has_tls = protocol in (SSL, SASL_SSL)
         self._tls = ListenerTls(name, self._config, has_sasl=protocol == SASL_SSL) if has_tls else None
@@ -120,8 +122,8 @@ class ListenerSecurity:
         if jaas is not None:
             jaas_options(name, jaas, scram.MODULE)
         chosen, credentials = ScramMechanism.of(mechanism), self._credentials
-        usual = scram.UsualCredential(chosen)
-        return lambda: scram.ScramLogin(chosen, credentials(), usual)
+        made_up = scram.MadeUpCredentials(chosen, self._salt_key)
+        return lambda: scram.ScramLogin(chosen, credentials(), made_up)
 
     def _oauthbearer(self, config: ListenerConfig, handler: str | None) -> Callable[[], Login]:
         try:

@@ -75,7 +75,8 @@ def _parsed(text: str) -> _Rule | None:
     match = _RULE.fullmatch(text)
     assert match is not None
     try:
-        pattern = re.compile(match[1])
+        # As in Java, \w and the like are of ASCII.
+        pattern = re.compile(match[1], re.ASCII)
     except re.error as error:
         raise InvalidConfig(f"ssl.principal.mapping.rules: {match[1]!r} is not a pattern: {error}") from None
     for reference in re.findall(r"\$(\d)", match[2]):

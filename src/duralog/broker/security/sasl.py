@@ -8,9 +8,10 @@
 | DONE | everything; SaslHandshake begins another log-in, if the session ends by itself |
 | FAILED | nothing more |
 
-Until it is DONE, requests are small (`sasl.server.max.receive.size`) and the time is limited. A log-in that fails is
-answered after `connection.failed.authentication.delay.ms`, then the connection is closed. A second log-in must be by
-the same mechanism and user. All of it happens on the loop's thread; slow mechanisms evaluate on a worker thread.
+Until it is DONE, requests are small (`sasl.server.max.receive.size`), and the time for the first log-in is limited. A
+log-in that fails is answered after `connection.failed.authentication.delay.ms`, then the connection is closed. A second
+one must be by the same mechanism and user. All of it happens on the loop's thread; slow mechanisms evaluate on a worker
+thread.
 """
 
 from __future__ import annotations
@@ -72,6 +73,9 @@ class Client(Protocol):
     principal: Principal
 
     def deliver(self, parts: Any) -> None: ...
+
+    def limit_requests(self, largest_bytes: int) -> None:
+        """Until it is logged in, larger requests end the connection."""
 
     def logged_in(self) -> None:
         """Larger requests are allowed from now on, and there is no time limit any more."""
@@ -158,6 +162,7 @@ class SaslSession:
             self._last_again_ms = now
             self._is_again = True
             self._settings = self._current_settings()
+            self._client.limit_requests(self._settings.largest_token_bytes)
             self._state = State.HANDSHAKE
         elif now >= self._ends_at_ms:
             self._client.end_after_answer("session", "its session has ended, and it has not logged in again")

@@ -1,11 +1,12 @@
 """SASL/SCRAM (RFC 5802) on the side of the broker: two messages of the client, with a proof in the second.
 
 The expensive part, the iterations over the password, is the client's: here are a few hashes. For a user that does not
-exist, the exchange goes on with a made-up salt, and fails at the proof, as an authorization id of someone else does:
+exist, the exchange continues with a made-up salt, and fails at the proof, as an authorization id of someone else does:
 the steps do not show which users exist. The client gets the same error as from Kafka.
 
-The made-up salt of a name is the same until the process ends: a client that asks before and after a restart can see
-the difference. Its length and iterations are those of most stored credentials: a user with others is seen to exist.
+The made-up salt of a name is always the same, by a key of the directory (`duralog.broker.security.salt_key`). Its
+length and iterations are those of most stored credentials: a user with others is seen to exist. So is one that is added
+or removed, by a client that asks before and after it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import secrets
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from duralog.broker.security.failures import InvalidCredentials, LoginFailed
 from duralog.errors import DuralogError
@@ -40,18 +41,26 @@ _RESERVED = rf"(?:m={_VALUE}+,)?"
 _FIRST = re.compile(rf"n,(?:a=({_NAME}))?,({_RESERVED}n=({_NAME}),r=({_PRINTABLE}){_EXTENSIONS})")
 _FINAL = re.compile(rf"(c=({_BASE64}),r=({_PRINTABLE}){_EXTENSIONS}),p=({_BASE64})")
 _NONCE_BYTES = 24
-_FOR_MADE_UP_SALTS = secrets.token_bytes(32)
 
 
-class UsualCredential:
-    """What most credentials of a mechanism have in common. It is counted again if the credentials are others."""
+class MadeUpCredentials:
+    """For users that do not exist, with what most credentials of the mechanism have in common."""
 
-    def __init__(self, mechanism: ScramMechanism) -> None:
+    def __init__(self, mechanism: ScramMechanism, key: Callable[[], bytes]) -> None:
         self._mechanism = mechanism
+        self._key = key
         self._counted: Mapping[ScramUser, ScramCredential] = {}
         self._found = LEAST_ITERATIONS, SALT_BYTES
 
-    def of(self, credentials: Mapping[ScramUser, ScramCredential]) -> tuple[int, int]:
+    def of(self, name: str, credentials: Mapping[ScramUser, ScramCredential]) -> ScramCredential:
+        iterations, salt_bytes = self._usual(credentials)
+        hash_name = self._mechanism.hash_name
+        # A hash of any length: Kafka's tools make longer salts than `duralog user`.
+        salt = hashlib.shake_256(self._key() + f"{hash_name} {name}".encode()).digest(salt_bytes)
+        key = secrets.token_bytes(hashlib.new(hash_name).digest_size)
+        return ScramCredential(salt, key, key, iterations)
+
+    def _usual(self, credentials: Mapping[ScramUser, ScramCredential]) -> tuple[int, int]:
         """The iterations, and the length of the salt. The store replaces the credentials, and does not change them."""
         if credentials is not self._counted:
             counts = Counter(
@@ -74,12 +83,12 @@ class ScramLogin:
         self,
         mechanism: ScramMechanism,
         credentials: Mapping[ScramUser, ScramCredential],
-        usual: UsualCredential | None = None,
+        made_up: MadeUpCredentials,
     ) -> None:
         self._mechanism = mechanism
         self._hash = mechanism.hash_name
         self._credentials = credentials
-        self._usual = usual or UsualCredential(mechanism)
+        self._made_up = made_up
         self._first = ""
         """Both first messages, which the proof covers."""
         self._nonce = ""
@@ -101,7 +110,7 @@ class ScramLogin:
         authorization_id, bare, name, nonce = match.groups()
         self._name = _decoded(name)
         found = self._credentials.get((self._name, self._mechanism))
-        made_up = self._made_up()
+        made_up = self._made_up.of(self._name, self._credentials)
         if found is None:
             self._fault = _wrong()
         elif found.iterations < LEAST_ITERATIONS:
@@ -141,13 +150,6 @@ class ScramLogin:
             raise self._fault
         self.user = self._name
         return b"v=" + b64encode(hmac.digest(credential.server_key, signed, self._hash))
-
-    def _made_up(self) -> ScramCredential:
-        iterations, salt_bytes = self._usual.of(self._credentials)
-        # A hash of any length: Kafka's tools make longer salts than `duralog user`.
-        salt = hashlib.shake_256(_FOR_MADE_UP_SALTS + f"{self._hash} {self._name}".encode()).digest(salt_bytes)
-        key = secrets.token_bytes(hashlib.new(self._hash).digest_size)
-        return ScramCredential(salt, key, key, iterations)
 
 
 def _wrong() -> InvalidCredentials:

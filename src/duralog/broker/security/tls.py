@@ -65,7 +65,7 @@ def _settings(config: ListenerConfig, material: KeyMaterial, *, has_sasl: bool) 
         if named := [suite for suite in suites if not suite.startswith(_SUITES_OF_TLS_1_3)]:
             context.set_ciphers(":".join(named))
         load_into(context, material)
-    except (ssl.SSLError, OSError) as error:
+    except (ssl.SSLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or type(error).__name__
         raise InvalidConfig(
             f"{config.prefix}ssl.*: OpenSSL refuses the certificate, its key or a cipher suite ({reason}): check"
@@ -86,7 +86,9 @@ def _settings(config: ListenerConfig, material: KeyMaterial, *, has_sasl: bool) 
         # A resumed session would not check the certificate again.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
-    return TlsSettings(context, PrincipalMapping(config.get("ssl.principal.mapping.rules")))
+    # As in Kafka, the name of a client that logs in by SASL is not that of its certificate: no rule applies to it.
+    rules = "" if has_sasl else config.get("ssl.principal.mapping.rules")
+    return TlsSettings(context, PrincipalMapping(rules))
 
 
 def _client_auth(config: ListenerConfig, *, has_sasl: bool) -> str:

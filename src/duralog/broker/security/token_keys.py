@@ -2,7 +2,8 @@
 
 They are fetched by the worker thread that needs them, never by the loop: at the first log-in, when they are older than
 `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and when a token names a key that is not among them, but then not more than
-once in ten seconds. If they cannot be fetched, those that are there are used on.
+once in ten seconds. If they cannot be fetched, those that are there are used on. While one thread fetches, others use
+the keys that are there: an issuer that answers slowly holds up the tokens with unknown keys only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -75,7 +77,9 @@ class TokenKeys:
         return keys.get(key_id)
 
     def _refresh(self) -> None:
-        with self._lock:
+        if not self._lock.acquire(blocking=not self._keys):
+            return
+        try:
             if self._clock() - self._tried_at < _LEAST_SECONDS_BETWEEN:
                 return
             try:
@@ -85,16 +89,18 @@ class TokenKeys:
                 _logger.error("%s", error)
             finally:
                 self._tried_at = self._clock()
+        finally:
+            self._lock.release()
 
 
 def _fetched(url: str) -> Mapping[str | None, jwt.PyJWK]:
     opener = urllib.request.build_opener(_NoRedirects)
     try:
         with opener.open(url, timeout=_SECONDS) as answer:
-            data = answer.read(_LARGEST_BYTES)
+            data = _received(answer)
         entries = json.loads(data)["keys"]
         wanted = [entry for entry in entries if entry.get("kty") in _KEY_TYPES and entry.get("use", "sig") == "sig"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url: no keys from {url}: {reason}") from None
     keys: list[jwt.PyJWK] = []
@@ -109,3 +115,16 @@ def _fetched(url: str) -> Mapping[str | None, jwt.PyJWK]:
     if not keys:
         raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url: {url} holds no RSA or EC key for signatures")
     return {key.key_id: key for key in keys}
+
+
+def _received(answer: Any) -> bytes:
+    """The body, within a time limit for all of it: the timeout of a socket is one for each piece."""
+    until = time.monotonic() + _SECONDS
+    data = b""
+    while len(data) <= _LARGEST_BYTES and (piece := answer.read1(_LARGEST_BYTES)):
+        data += piece
+        if time.monotonic() > until:
+            raise TimeoutError(f"the answer took more than {_SECONDS:.0f} seconds")
+    if len(data) > _LARGEST_BYTES:
+        raise ValueError(f"the answer has more than {_LARGEST_BYTES} bytes")
+    return data

@@ -30,13 +30,14 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from duralog.broker.security.directory_credentials import DirectoryCredentials
 from duralog.broker.security.web_tls import file_state
 from duralog.errors import InvalidConfig
-from duralog.storage.metadata.scram import LEAST_ITERATIONS, ScramCredential, ScramMechanism, ScramUser
+from duralog.storage.metadata.scram import LEAST_ITERATIONS, ScramCredential, ScramMechanism
 
 _logger = logging.getLogger(__name__)
 
@@ -95,6 +96,8 @@ class WebUser(NamedTuple):
 
     name: str
     entry: UserEntry
+    credential: ScramCredential | None = None
+    """The one that the password of a user of `scram` was checked with."""
 
     @property
     def role(self) -> Role:
@@ -105,16 +108,13 @@ class TooManyFailures(Exception):
     """Passwords are not checked for a while: too many were wrong."""
 
 
-Credentials = Callable[[], Mapping[ScramUser, ScramCredential]]
-
-
 class WebUsers:
     """The users of a file. Any thread may ask; checking a password takes a part of a second."""
 
     def __init__(
-        self, path: str, credentials: Credentials | None = None, clock: Callable[[], float] = time.monotonic
+        self, path: str, credentials: DirectoryCredentials | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`credentials` reads the SCRAM credentials of the cluster; without it, there are no users of `scram`."""
+        """`credentials` are the SCRAM credentials of the cluster; without them, there are no users of `scram`."""
         self._path = path
         self._credentials = credentials
         self._clock = clock
@@ -136,16 +136,18 @@ class WebUsers:
         if len(password) > LONGEST_PASSWORD:
             return None
         entry = self._entry(name, (SCRYPT, SCRAM))
+        credential = None
         with self._checking:
             if entry is not None and entry.kind == SCRAM:
-                is_right = self._has_scram_password(name, password)
+                credential = self._credential_with(name, password)
+                is_right = credential is not None
             else:
                 # An unknown user takes as long as a wrong password.
                 is_right = _is_scrypt(entry.secret if entry is not None else _NO_PASSWORD, password)
         if entry is None or not is_right:
             return None
         self._attempts.succeeded(address)
-        return WebUser(name, entry)
+        return WebUser(name, entry, credential)
 
     def with_token(self, token: str) -> WebUser | None:
         """The user that this token belongs to. A token cannot be guessed, so that wrong ones are not counted."""
@@ -162,22 +164,31 @@ class WebUsers:
         return None if entry is None else WebUser(name, entry)
 
     def has_still(self, user: WebUser) -> bool:
-        """Whether the line of a user is as it was when it logged in."""
-        return user.entry in self._current()
+        """Whether the line of a user, and its SCRAM credential, are as they were when it logged in. It does not wait.
+
+        A changed credential is noticed within seconds.
+        """
+        if user.entry not in self._current():
+            return False
+        if user.credential is None or self._credentials is None:
+            return True
+        known = self._credentials.known()
+        return any(known.get((user.name, mechanism)) == user.credential for mechanism in ScramMechanism)
 
     def _entry(self, name: str, kinds: tuple[str, ...]) -> UserEntry | None:
         """The line of this name, or the one for all others."""
         of_kind = {entry.name: entry for entry in self._current() if entry.kind in kinds}
         return None if name in ("", ANY) else of_kind.get(name, of_kind.get(ANY))
 
-    def _has_scram_password(self, name: str, password: str) -> bool:
-        held = {} if self._credentials is None else self._credentials()
+    def _credential_with(self, name: str, password: str) -> ScramCredential | None:
+        """The SCRAM credential of the user, if this is its password."""
+        held = {} if self._credentials is None else self._credentials.read()
         for mechanism in (ScramMechanism.SCRAM_SHA_512, ScramMechanism.SCRAM_SHA_256):
             credential = held.get((name, mechanism))
             if credential is not None:
-                return _is_scram(mechanism, credential, password)
+                return credential if _is_scram(mechanism, credential, password) else None
         _is_scram(ScramMechanism.SCRAM_SHA_512, _NO_CREDENTIAL, password)
-        return False
+        return None
 
     def _current(self) -> tuple[UserEntry, ...]:
         with self._lock:

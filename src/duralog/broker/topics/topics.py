@@ -169,8 +169,12 @@ class Topics:
         partitions, configs = internal_topic(name, self._runtime.config)
         self.ensure(name, partitions, configs, then, answers)
 
-    def create_missing(self, names: Iterable[str]) -> None:
+    def create_missing(
+        self, names: Iterable[str], on_result: Callable[[str, TopicView | Exception], None] | None = None
+    ) -> None:
         """Create topics that a client has asked for, with the broker's defaults. The client does not wait for them.
+
+        `on_result` is called with the name of each, and the topic or why it could not be created.
 
         REQUIRES: their names are valid. If that would be more partitions than one request may create, or more replicas
         than one node has, nothing is created, as in Kafka.
@@ -194,10 +198,17 @@ class Topics:
             return
         for name, (partitions, configs) in wanted.items():
             self._coming.add(name)
-            self.ensure(name, partitions, configs, partial(self._has_come, name))
+            self.ensure(name, partitions, configs, partial(self._has_come, name, on_result))
 
-    def _has_come(self, name: str, result: TopicView | Exception) -> None:
+    def _has_come(
+        self,
+        name: str,
+        on_result: Callable[[str, TopicView | Exception], None] | None,
+        result: TopicView | Exception,
+    ) -> None:
         self._coming.discard(name)
+        if on_result is not None:
+            on_result(name, result)
         if isinstance(result, Exception):
             reason = f"topic {name} could not be created for a client that asked for it: {result}"
             self._runtime.log_lines.warn("topic not made", reason)

@@ -97,12 +97,14 @@ class DelayedAnswer:
     dropped. All of it happens on the loop's thread.
     """
 
-    __slots__ = ("_amend", "_answer", "_deliver", "_refuse", "is_gone", "on_disconnect", "request_bytes")
+    __slots__ = ("_amend", "_answer", "_deliver", "_refuse", "is_at_work", "is_gone", "on_disconnect", "request_bytes")
 
     def __init__(self, on_disconnect: Callable[[], None] | None = None) -> None:
         self.on_disconnect = on_disconnect
         self.is_gone = False
         """Whether the client has disconnected: the answer is not needed any more."""
+        self.is_at_work = False
+        """Whether a worker thread works on it: the client is not to blame for the memory that it holds."""
         self.request_bytes = 0
         """The memory that the request holds meanwhile; 0 if its handler counts that itself."""
         self._amend: Callable[[Fields | RawAnswer | Silence], Fields | RawAnswer | Silence] | None = None

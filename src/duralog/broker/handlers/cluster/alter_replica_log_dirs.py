@@ -1,25 +1,64 @@
-"""AlterReplicaLogDirs, versions 1 and 2: there is one log directory, and every replica is in it already."""
+"""AlterReplicaLogDirs, versions 1 and 2: partitions move to another log directory of this broker, in the background.
+
+The answer comes as soon as the moves have begun; DescribeLogDirs shows how far they are. To the directory that a
+partition is in, a move that is under way is cancelled, as in Kafka.
+"""
 
 from __future__ import annotations
 
+import os.path
+from typing import Any
+
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.topics import Topics
 from duralog.broker.wire import error_codes as codes
-from duralog.broker.wire.request import Answer, Api, Fields, Request
+from duralog.broker.wire.request import Answer, Api, DelayedAnswer, Fields, Request
+from duralog.errors import DuralogError
 
 
-def handle(runtime: Runtime, partitions: Partitions, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
+    later = DelayedAnswer()
+    store = runtime.store
+    known = {os.path.abspath(directory.path): directory for directory in store.log_directories}
+
     def move(path: str, topic: str, number: int) -> int:
-        if path != runtime.store.path:
-            return codes.LOG_DIR_NOT_FOUND
-        return codes.UNKNOWN_TOPIC_OR_PARTITION if partitions.get(topic, number) is None else codes.NONE
+        if known[path].failure is not None:
+            return codes.KAFKA_STORAGE_ERROR
+        try:
+            store.start_move(topic, number, path)
+        except DuralogError as error:
+            runtime.log_lines.warn("partition not moved", f"{topic}-{number} does not move to {path}: {error}")
+            return codes.code_of(error)
+        return codes.NONE
 
-    results: dict[str, dict[int, int]] = {}
+    # On the loop: the worker thread must not look for partitions.
+    asked: list[tuple[str, str, int, int]] = []
     for directory in request.message.dirs:
         for topic in directory.topics:
-            moved = results.setdefault(topic.name, {})
-            moved |= {number: move(directory.path, topic.name, number) for number in topic.partitions}
-    return {"results": _fields(results)}
+            for number in topic.partitions:
+                asked.append((directory.path, topic.name, number, _refusal(partitions, topic.name, number)))
+
+    def work() -> dict[str, dict[int, int]]:
+        results: dict[str, dict[int, int]] = {}
+        for path, name, number, refusal in asked:
+            code = (refusal or move(path, name, number)) if path in known else codes.LOG_DIR_NOT_FOUND
+            results.setdefault(name, {})[number] = code
+        return results
+
+    def then(results: Any, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        later.answer({"results": _fields(results)})
+
+    topics.change(work, then, later)
+    return later
+
+
+def _refusal(partitions: Partitions, topic: str, number: int) -> int:
+    if partitions.get(topic, number) is not None:
+        return codes.NONE
+    return codes.KAFKA_STORAGE_ERROR if partitions.is_offline(topic, number) else codes.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _fields(results: dict[str, dict[int, int]]) -> list[Fields]:

@@ -7,8 +7,11 @@ may ask by topic id, and then only by id: names are ignored then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from duralog.broker.audit.recorder import AuditRecorder, Changed
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.leadership import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED, partition_fields
@@ -22,7 +25,9 @@ from duralog.format.filenames import topic_name_fault
 _IDS_SINCE = 12
 
 
-def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Request) -> Answer:
+def handle(
+    runtime: Runtime, topics: Topics, partitions: Partitions, audit: AuditRecorder | None, request: Request
+) -> Answer:
     asked = request.message.topics
     wants_all = asked is None or (request.version == 0 and not asked)
     operations = ALL_TOPIC_OPERATIONS if _wants(request, "include_topic_authorized_operations") else NOT_ASKED
@@ -41,7 +46,8 @@ def handle(runtime: Runtime, topics: Topics, partitions: Partitions, request: Re
         elif any(topic.name is None for topic in asked):
             return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
         else:
-            answers = _by_name(runtime, topics, partitions, request, operations)
+            on_created = None if audit is None else _recorded(audit, request)
+            answers = _by_name(runtime, topics, partitions, request, operations, on_created)
     node = request.node or runtime.node
     cluster = ALL_CLUSTER_OPERATIONS if _wants(request, "include_cluster_authorized_operations") else NOT_ASKED
     return {
@@ -64,16 +70,36 @@ def _wants(request: Request, name: str) -> bool:
 
 
 def _by_name(
-    runtime: Runtime, topics: Topics, partitions: Partitions, request: Request, operations: int
+    runtime: Runtime,
+    topics: Topics,
+    partitions: Partitions,
+    request: Request,
+    operations: int,
+    on_created: Callable[[str, TopicView | Exception], None] | None,
 ) -> list[Fields]:
     names = dict.fromkeys(topic.name for topic in request.message.topics)
     found = {name: topics.by_name(name) for name in names}
     missing = [name for name, topic in found.items() if topic is None]
     may_create = optional(request.message, "allow_auto_topic_creation", True)
     if missing and may_create and runtime.config.auto_create_topics_enable:
-        topics.create_missing(name for name in missing if topic_name_fault(name) is None)
+        topics.create_missing((name for name in missing if topic_name_fault(name) is None), on_created)
     known = [_known(runtime, partitions, topic, operations) for topic in found.values() if topic is not None]
     return known + [_missing(name, operations) for name in missing]
+
+
+def _recorded(audit: AuditRecorder, request: Request) -> Callable[[str, TopicView | Exception], None]:
+    """Put a topic that was created for a client into the audit log."""
+    # The request may be answered before: keep who sent it, and not what.
+    sender = replace(request, message=None, body=memoryview(b""))
+
+    def record(name: str, result: TopicView | Exception) -> None:
+        if isinstance(result, Exception):
+            change = Changed("TOPIC", name, codes.code_of(result))
+        else:
+            change = Changed("TOPIC", name, codes.NONE, f"{len(result.partitions)} partitions")
+        audit.changed(sender, [change])
+
+    return record
 
 
 def _known(runtime: Runtime, partitions: Partitions, topic: TopicView, operations: int) -> Fields:

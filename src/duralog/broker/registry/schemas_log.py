@@ -1,0 +1,111 @@
+"""The topic `_schemas` as a registry's memory: what is new in it is read before each request.
+
+So a record counts from its append on, no matter who made it: this registry, another one that is a client of the broker,
+or the one from which the directory came. The registry's lock lets one thread at a time in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from duralog.broker.registry.answers import STORE_ERROR, RegistryError
+from duralog.broker.runtime import Runtime
+from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.topics import Topics, TopicView
+from duralog.errors import DuralogError, SchemaError
+from duralog.format.record import Record
+from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.schemas_topic import SCHEMAS_TOPIC, SchemasTopic
+from duralog.storage.log.readable_log import ReadableLog
+
+_LONGEST_APPEND_SECONDS = 30.0
+
+
+class SchemasLog:
+    """The state that the records add up to, and how more come."""
+
+    def __init__(self, runtime: Runtime, topics: Topics, partitions: Partitions) -> None:
+        self._runtime = runtime
+        self._topics = topics
+        self._partitions = partitions
+        self._log: ReadableLog | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._next_offset = 0
+        self._topic = SchemasTopic()
+        self._catalogue: SchemaCatalogue | None = None
+
+    @property
+    def compatibility(self) -> Mapping[str, str]:
+        """The level of a subject, or of all."""
+        return self._topic.levels
+
+    @property
+    def modes(self) -> Mapping[str, str]:
+        return self._topic.modes
+
+    @property
+    def catalogue(self) -> SchemaCatalogue:
+        if self._catalogue is None:
+            self._catalogue = self._topic.catalogue()
+        return self._catalogue
+
+    def refresh(self) -> None:
+        """Read what was appended since the last time, or all of it if the topic is another one."""
+        store = self._runtime.store
+        log = store.partition(SCHEMAS_TOPIC, 0) if store.find_topic(SCHEMAS_TOPIC) is not None else None
+        if log is not self._log or (log is not None and log.start_offset > self._next_offset):
+            self._log = log
+            self._forget()
+        if log is None or log.end_offset <= self._next_offset:
+            return
+        for record in log.read(max(self._next_offset, log.start_offset)):
+            self._apply(record.key, record.value)
+            self._next_offset = record.offset + 1
+        self._catalogue = None
+
+    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        try:
+            self._topic.apply(key, value)
+        except SchemaError as error:
+            self._runtime.log_lines.warn("bad record of _schemas", f"a record of {SCHEMAS_TOPIC} is ignored: {error}")
+
+    def append(self, records: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> None:
+        """Append keys and values as one batch, and read them back. The topic is created if it does not exist."""
+        made = [Record(key=_json(key), value=None if value is None else _json(value)) for key, value in records]
+        done: Future[None] = Future()
+
+        def with_topic(found: TopicView | Exception) -> None:
+            try:
+                if isinstance(found, Exception):
+                    raise found
+                self._partitions.append_records(SCHEMAS_TOPIC, 0, made)
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._runtime.call_soon(
+            lambda: self._topics.ensure(SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"}, with_topic)
+        )
+        try:
+            done.result(_LONGEST_APPEND_SECONDS)
+        except (DuralogError, OSError, TimeoutError) as error:
+            raise RegistryError(STORE_ERROR, f"the topic {SCHEMAS_TOPIC} cannot be written: {error}") from error
+        self.refresh()
+
+
+def schema_key(subject: str, version: int) -> dict[str, Any]:
+    return {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
+
+
+def subject_key(keytype: str, subject: str | None) -> dict[str, Any]:
+    return {"keytype": keytype, "subject": subject or None, "magic": 0}
+
+
+def _json(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,144 @@
+"""Large requests are decoded and answered by worker threads: other clients do not wait for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from duralog.broker.broker import Broker
+from duralog.broker.handlers.topics import metadata
+from duralog.broker.net.dispatch import LARGE_BYTES
+from duralog.broker.wire import messages
+from tests.support.broker.raw_client import RawClient, request_frame
+from tests.support.waiting import wait_until
+
+METADATA, FIND_COORDINATOR, API_VERSIONS, CREATE_TOPICS = 3, 10, 18, 19
+NAMES = [f"topic-{number}" for number in range(5000)]
+LARGE = {"topics": [{"name": name} for name in NAMES], "allow_auto_topic_creation": False}
+REQUESTS = [
+    (METADATA, 9, LARGE),
+    (FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": NAMES}),
+    (
+        CREATE_TOPICS,
+        7,
+        {
+            "topics": [{"name": name, "num_partitions": 0, "replication_factor": 1} for name in NAMES],
+            "timeout": 9000,
+            "validate_only": True,
+        },
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Broker]:
+    with Broker(None) as broker:
+        yield broker.start()
+
+
+@pytest.fixture
+def connect(served: Broker) -> Iterator[Callable[[], RawClient]]:
+    clients: list[RawClient] = []
+
+    def connect() -> RawClient:
+        clients.append(RawClient("127.0.0.1", served.address.port))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+    # The server sees it later: the next test counts connections.
+    wait_until(lambda: served.server.connection_count == 0)
+
+
+class Held:
+    """Holds large requests where they are decoded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        decode = messages.decode_request
+
+        def held(api_key: int, version: int, body: Any) -> Any:
+            if len(body) >= LARGE_BYTES:
+                self.begun.set()
+                assert self.may_end.wait(60)
+            return decode(api_key, version, body)
+
+        monkeypatch.setattr(messages, "decode_request", held)
+
+
+@pytest.mark.parametrize(("api", "version", "fields"), REQUESTS, ids=["metadata", "coordinators", "creations"])
+def test_they_are_answered_as_small_ones_are(
+    served: Broker, connect: Callable[[], RawClient], api: int, version: int, fields: dict[str, Any]
+) -> None:
+    frame = request_frame(api, version, 7, messages.encode_request(api, version, fields))
+    assert len(frame) > LARGE_BYTES
+    client = connect()
+
+    def answered() -> bytes:
+        client.send_bytes(frame)
+        return client.receive_frame()
+
+    by_worker = answered()
+    background, served.dispatcher.background = served.dispatcher.background, None
+    try:
+        assert answered() == by_worker
+    finally:
+        served.dispatcher.background = background
+
+
+def test_others_are_served_meanwhile(
+    served: Broker, connect: Callable[[], RawClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    large, other = connect(), connect()
+    large.send(METADATA, 9, LARGE)
+    large.send(API_VERSIONS, 0)
+    assert held.begun.wait(60)
+    assert other.ask(API_VERSIONS, 0).error_code == 0
+    assert served.server.memory.used_bytes >= LARGE_BYTES, "its memory is counted"
+    (waiting,) = [each for each in served.server.connections if each.is_waiting]
+    assert waiting.is_held_up, "and its client is not to blame"
+    held.may_end.set()
+    assert len(large.receive(METADATA, 9).topics) == len(NAMES)
+    assert large.receive(API_VERSIONS, 0).error_code == 0, "the answers have the order of the requests"
+
+
+def test_a_client_that_leaves_meanwhile(
+    served: Broker, connect: Callable[[], RawClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    client = connect()
+    client.send(METADATA, 9, LARGE)
+    assert held.begun.wait(60)
+    client.break_off()
+    wait_until(lambda: served.server.connection_count == 0)
+    held.may_end.set()
+    wait_until(lambda: served.server.background_requests == 0)
+    assert served.server.memory.used_bytes == 0
+
+
+def test_one_that_is_malformed_ends_the_connection(
+    connect: Callable[[], RawClient], caplog: pytest.LogCaptureFixture
+) -> None:
+    client = connect()
+    client.send_bytes(request_frame(METADATA, 9, 1, b"\xff" * LARGE_BYTES))
+    assert client.is_closed_by_peer()
+    assert "not a MetadataRequest" in caplog.text
+
+
+def test_a_handler_that_fails(
+    served: Broker, connect: Callable[[], RawClient], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(metadata, "_by_name", fail)
+    client = connect()
+    answer = client.ask(METADATA, 9, LARGE)
+    assert {topic.error_code for topic in answer.topics} == {-1}
+    assert "a defect" in caplog.text
+    assert client.ask(API_VERSIONS, 0).error_code == 0
