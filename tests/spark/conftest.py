@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +38,21 @@ def _skip_or_fail() -> None:
 def pytest_pycollect_makemodule() -> None:
     """Before a module of this folder is imported: most need PySpark to be."""
     _skip_or_fail()
+
+
+_MODULES_SINCE = {
+    "test_source_filters.py": "4.1",
+    "test_remote_requests.py": "4.2",
+    "test_stream_reader.py": "4.2",
+}
+"""The first Spark that has what a module imports."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out modules that an older Spark cannot import."""
+    since = _MODULES_SINCE.get(collection_path.name)
+    is_older = since is not None and _what_is_missing() is None and _release(_spark_version()) < _release(since)
+    return True if is_older else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

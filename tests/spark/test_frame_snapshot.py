@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import duralog
 from duralog import Record, Store
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.logs import DirectoryLogs
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.spark.data_source import DuralogDataSource
 from duralog.spark.source.frame_snapshot import FrameSnapshot
@@ -276,5 +277,6 @@ def test_a_snapshot_without_topic_ids(path: str) -> None:
     shutil.rmtree(Path(path) / "__cluster_metadata-0")
     (Path(path) / "a-0" / "partition.metadata").unlink()
     with duralog.open(path, read_only=True) as store:
-        assert FrameSnapshot.of(store, ranges) == FrameSnapshot(ranges, {})
-        assert FrameSnapshot(ranges, {}).ranges_left(store, None) == ranges
+        logs = DirectoryLogs(store)
+        assert FrameSnapshot.of(logs, ranges) == FrameSnapshot(ranges, {})
+        assert FrameSnapshot(ranges, {}).ranges_left(logs, None) == ranges

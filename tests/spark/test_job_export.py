@@ -10,12 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+import duralog
 from duralog.command_line import app
 from duralog.errors import UnknownTopic
 from duralog.scanning.executor import TaskProgress
 from duralog.spark.jobs import export
 from tests.support.places import GOLDEN
 from tests.support.spark.lake_directory import FORMATS, fill_days, rows_of
+from tests.support.typed_log import SECOND, write_typed_log
 
 pytestmark = pytest.mark.spark
 
@@ -49,6 +51,23 @@ def test_spark_reads_the_parquet_with_dates(spark: SparkSession, tmp_path: Path)
     assert dict(frame.dtypes)["date"] == "date"
     assert frame.where("date = to_date(timestamp)").count() == frame.count() == 40
     assert frame.where("date = '2023-11-15'").count() == 16
+
+
+def test_spark_reads_decoded_columns_of_two_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """The second one has a new column, and a record that does not decode."""
+    data, lake = tmp_path / "data", str(tmp_path / "lake")
+    write_typed_log(data)
+    old = json.dumps({**SECOND, "fields": SECOND["fields"][:1]})
+    decode = {"value.format": "avro", "key.format": "string", "value.framing": "confluent", "value.schema": old}
+    first = export(spark, str(data), lake, topics=["orders"], decode=decode)
+    with duralog.open(data) as store:
+        store.partition("orders", 0).append([duralog.Record(key=b"b", value=b"no avro")])
+    second = export(spark, str(data), lake, topics=["orders"], decode={**decode, "value.schema": "latest"})
+    assert (first.records, second.records, second.tables[0].bad_records) == (11, 1, 1)
+    assert second.tables[0].column_changes == ("new column value.customer",)
+    frame = spark.read.option("mergeSchema", "true").parquet(f"{lake}/orders")
+    assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,customer:struct<name:string>>"
+    assert frame.selectExpr("sum(value.id)", "count(_corrupt.reason)", "max(key)").collect()[0][:] == (20, 1, "b")
 
 
 def test_the_report_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,19 +6,19 @@ import errno
 import importlib
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.command_line import app
 from duralog.errors import StoreLocked, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.spark.jobs import reindex, verify
 from duralog.spark.jobs.chosen_partitions import log_bytes
 from duralog.spark.jobs.holding import hold
+from tests.support import commands
 from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
@@ -134,10 +134,7 @@ def test_the_report_as_a_frame(spark: SparkSession, store: Path) -> None:
     assert (row.topic, row.segments, row.bytes, row.changed, row.failure) == ("plain", 3, 2_245_084, 6, None)
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["job", "reindex", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "job", "reindex")
 
 
 def test_the_command(spark: SparkSession, store: Path) -> None:

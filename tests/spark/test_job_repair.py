@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.command_line import app
 from duralog.errors import DuralogError, StoreLocked
 from duralog.spark.jobs import repair, verify
 from duralog.storage.repair import partition_repair
 from duralog.storage.repair.repair import Repair
+from tests.support.commands import run
 from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
@@ -191,12 +190,6 @@ def test_actions_as_a_frame(spark: SparkSession, store: Path) -> None:
         *("action", "corrected"),
         "plain-0: 999999 becomes 6001, where the log ends",
     )
-
-
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.mark.parametrize("style", [[], ["--json"], ["--quiet"]])

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.command_line import app
 from duralog.errors import StoreLocked, UnknownTopic
 from duralog.spark.jobs import retain, verify
 from duralog.storage.log.retention import AgingLog, Removable
+from tests.support.commands import run
 from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
@@ -110,12 +109,6 @@ def test_removals_as_a_frame_and_json(spark: SparkSession, store: Path) -> None:
     assert (row.topic, row.partition, row.size_bytes, row.policy) == ("plain", 0, 1_045_518, "BeyondSize")
     told = json.loads(json.dumps(report.to_dict()))
     assert (told["segments"], told["bytes"], told["removals"][0]["end_offset"]) == (1, 1_045_518, 3229)
-
-
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.mark.parametrize("style", [[], ["--json"], ["--dry-run"]])

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 import duralog
 from duralog.command_line import app
 from duralog.spark.jobs import snapshot
-from tests.support.spark.lake_directory import START_MS, rows_of
+from tests.support.schemas.change_events import topic_of
+from tests.support.spark.change_log import write_events
+from tests.support.spark.lake_directory import START_MS, rows_of, table_of
 
 pytestmark = pytest.mark.spark
 
@@ -119,3 +121,65 @@ def test_the_command(data: Path, tmp_path: Path) -> None:
     assert run(*arguments, "--as-of", "no time").exit_code == 2
     wrong = run(*arguments, "--topic", "nope")
     assert (wrong.exit_code, "there is no topic nope" in wrong.stderr) == (1, True)
+
+
+def test_change_events_shuffled_or_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Truncates, deletes and values that were left out, when the keys do not fit into one task."""
+    topic = topic_of("lines")
+    write_events(tmp_path / "data", "avro_confluent", ["lines", "pages"])
+    made_up = "made.up"
+    with duralog.open(str(tmp_path / "data")) as store:
+        store.create_topic(made_up, 1, {"retention.ms": "-1", "index.interval.bytes": "512"})
+        for first in range(0, 600, 50):
+            store.partition(made_up, 0).append([change_record(number) for number in range(first, first + 50)])
+    for name, map_bytes in (("whole", 1 << 20), ("shuffled", TINY_MAP)):
+        report = snapshot(
+            spark,
+            str(tmp_path / "data"),
+            str(tmp_path / name),
+            topics=[topic, topic_of("pages"), made_up],
+            format="delta",
+            unwrap="debezium",
+            map_bytes=map_bytes,
+            max_slice_bytes=8000,
+            as_of_offsets={topic_of("pages"): {0: 3}},
+        )
+        tables = {table.topic: table for table in report.tables}
+        assert tables[made_up].shuffled_partitions == ((0,) if name == "shuffled" else ())
+        assert (tables[made_up].live_keys, tables[made_up].unavailable_rows) == (160, 0)
+        found = {row["id"]: row for row in table_of("delta", tables[made_up].path).to_pylist()}
+        assert {number: row["text"] for number, row in found.items()} == {
+            number: f"text {number + 200}" for number in range(200) if number % 5
+        }
+        assert [row["order"] for row in table_of("delta", tables[topic].path).to_pylist()] == ["C-1"]
+        bodies = {row["id"]: row["body"] for row in table_of("delta", tables[topic_of("pages")].path).to_pylist()}
+        assert bodies == {1: "x" * 3000, 2: "y"}
+
+
+def change_record(number: int) -> duralog.Record:
+    """Three rounds over 200 rows, the first of which is truncated away: in the third, every fifth is deleted."""
+    if number == 199:
+        return duralog.Record(value=event("t"), timestamp_ms=START_MS)
+    row = number % 200
+    key = b'{"id":%d}' % row
+    if number >= 400 and row % 5 == 0:
+        return duralog.Record(key=key, value=event("d"), timestamp_ms=START_MS)
+    left_out = number >= 400
+    text = "__debezium_unavailable_value" if left_out else f"text {number}"
+    return duralog.Record(key=key, value=event("u", {"id": row, "text": text}), timestamp_ms=START_MS)
+
+
+def event(op: str, after: Any = None) -> bytes:
+    return json.dumps({"before": None, "after": after, "source": {"ts_ms": 1}, "op": op}).encode()
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_with_columns(tmp_path: Path) -> None:
+    write_events(tmp_path / "data", "json_with_schemas", ["lines"])
+    arguments = [str(tmp_path / "data"), str(tmp_path / "lake"), "--topic", topic_of("lines")]
+    found = run(*arguments, "--unwrap", "debezium", "--mode", "failfast")
+    assert found.exit_code == 0, found.output
+    assert f"# {topic_of('lines')}: values are debezium: all" in found.stdout
+    assert run(*arguments, "--unwrap", "other").exit_code != 0
+    assert run(*arguments, "--mode", "failfast").exit_code == 2
+    assert run(*arguments, "--unwrap", "debezium", "--mode", "dropmalformed").exit_code == 2

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.columnar.upgrading import UpgradeRules
-from duralog.command_line import app
 from duralog.errors import DuralogError, StoreLocked, UnknownTopic
 from duralog.format.batches import scan
 from duralog.format.compression import Codec
 from duralog.spark.jobs import compact, repair, retain, upgrade, verify
+from tests.support import commands
 from tests.support.places import GOLDEN
 from tests.support.storage.legacy_logs import LegacyWriter, records_in
 
@@ -157,10 +157,7 @@ def test_a_frame_of_the_digests(spark: SparkSession, legacy: Path) -> None:
     assert (row.partition, row.segments, row.messages, row.left, row.failure) == (0, 1, 674, 0, None)
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["job", "upgrade", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "job", "upgrade")
 
 
 def test_the_command(spark: SparkSession, legacy: Path) -> None:

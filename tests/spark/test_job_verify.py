@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from duralog.command_line import app
 from duralog.errors import DuralogError, UnknownTopic
 from duralog.scanning import executor
 from duralog.spark import jobs
 from duralog.spark.jobs import VerifyReport, verify
 from duralog.storage.checks.verification import Verification
+from tests.support.commands import run
 from tests.support.places import GOLDEN
 
 pytestmark = pytest.mark.spark
@@ -190,12 +190,6 @@ def test_a_directory_on_an_object_store(
 def _verified(path: Path, **options: Any) -> tuple[Verification, list[Any]]:
     verification = Verification(str(path), **options)
     return verification, list(verification.run())
-
-
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 def lines_without_time(result: Result) -> list[str]:

@@ -24,7 +24,15 @@ from pyspark.sql import SparkSession
 import duralog
 from duralog import Record
 from tests.support.places import ROOT
-from tests.support.spark.killed_driver import OFFSETS_PER_TRIGGER, STREAMS, TOPIC, checkpoint_of, finish, has_started
+from tests.support.spark.killed_driver import (
+    OFFSETS_PER_TRIGGER,
+    STREAMS,
+    TOPIC,
+    checkpoint_of,
+    exporting,
+    finish,
+    has_started,
+)
 from tests.support.spark.lake_directory import FORMATS, rows_of
 
 pytestmark = pytest.mark.spark
@@ -67,42 +75,58 @@ def numbers(folder: Path) -> set[int]:
     return {int(file.name) for file in folder.glob("*") if file.name.isdigit()}
 
 
-def under_way(targets: Path) -> list[str]:
-    """The streams that are in the middle of a micro-batch, and the exports that are writing a file."""
+def under_way(targets: Path, process: int) -> list[str]:
+    """The streams that are in the middle of a micro-batch, and the exports that have begun and not ended."""
     checkpoints = {stream: checkpoint_of(targets, stream) for stream in STREAMS}
     streams = [name for name, path in checkpoints.items() if numbers(path / "offsets") - numbers(path / "commits")]
-    return streams + [name for name in FORMATS if any((targets / name).rglob("*.part"))]
+    return streams + [name for name in FORMATS if exporting(targets, process, name).exists()]
 
 
-def is_at_work(targets: Path) -> bool:
-    """Whether both streams have done some batches, and something is in the middle of more."""
+def is_writing(targets: Path, sink: str) -> bool:
+    """Whether a stream is in the middle of a micro-batch, or an export in the middle of a file."""
+    if sink in FORMATS:
+        return any((targets / sink).rglob("*.part"))
+    path = checkpoint_of(targets, sink)
+    return bool(numbers(path / "offsets") - numbers(path / "commits"))
+
+
+def is_at_work(targets: Path, process: int) -> bool:
+    """Whether both streams have done some batches, and all sinks are in the middle of more."""
     are_begun = all(len(numbers(checkpoint_of(targets, stream) / "commits")) > 1 for stream in STREAMS)
-    return are_begun and bool(under_way(targets))
+    return are_begun and len(under_way(targets, process)) == len(SINKS)
 
 
-def killed(log: Path, targets: Path, sink: str, delay_seconds: float) -> list[str]:
+def killed(log: Path, targets: Path, sink: str, delay_seconds: float) -> tuple[list[str], list[str]]:
     """Start a driver, and kill it while it writes to the sink, with its JVM, which is of the same group.
 
-    Returns all that was under way. A file of an export is there for a moment only, and may be missed.
+    Returns all that was under way, and the exports that were writing a file: that takes a moment, and may be missed.
     """
     command = [sys.executable, "-m", "tests.support.spark.killed_driver", str(log), str(targets)]
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
+    errors = targets / "errors.txt"
+    with open(errors, "wb") as file:
+        process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=file)
+
+    def check_is_alive() -> None:
+        assert process.poll() is None, f"the driver ended by itself: {errors.read_text()[-5000:]}"
+
     try:
         with growing(log):
             deadline = time.monotonic() + WAIT_SECONDS
-            while not (has_started(targets, process.pid) and is_at_work(targets)):
-                assert process.poll() is None, "the driver ended by itself"
+            while not (has_started(targets, process.pid) and is_at_work(targets, process.pid)):
+                check_is_alive()
                 assert time.monotonic() < deadline, "the driver did not get to work"
                 time.sleep(0.01)
             time.sleep(delay_seconds)
             deadline = time.monotonic() + AIM_SECONDS
-            while sink not in (found := under_way(targets)) and time.monotonic() < deadline:
-                assert process.poll() is None, "the driver ended by itself"
+            while not is_writing(targets, sink) and time.monotonic() < deadline:
+                check_is_alive()
                 time.sleep(0.001)
+            writing = [name for name in FORMATS if is_writing(targets, name)]
+            found = under_way(targets, process.pid)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return found
+    return found, writing
 
 
 def copied_rows(targets: Path, sink: str) -> list[Row]:
@@ -130,6 +154,7 @@ def streamed_rows(table: pa.Table) -> list[Row]:
     return sorted((row["partition"], row["offset"], row["value"]) for row in table.to_pylist())
 
 
+@pytest.mark.since_spark("4.2")
 def test_every_record_once_in_every_sink_though_drivers_are_killed(
     spark: SparkSession, tmp_path: Path, randomised: int
 ) -> None:
@@ -139,11 +164,12 @@ def test_every_record_once_in_every_sink_though_drivers_are_killed(
         store.create_topic(TOPIC, partitions=PARTITIONS)
     append(log, 2 * OFFSETS_PER_TRIGGER)
 
-    chance, met = random.Random(randomised), Counter[str]()
+    chance, met, in_files = random.Random(randomised), Counter[str](), Counter[str]()
     for number in range(randomised):
-        found = killed(log, targets, SINKS[number % len(SINKS)], chance.uniform(0, 2) if number else 0)
+        found, writing = killed(log, targets, SINKS[number % len(SINKS)], chance.uniform(0, 2) if number else 0)
         print(f"driver {number} killed in the middle of {', '.join(found) or 'nothing'}", flush=True)
         met.update(found)
+        in_files.update(writing)
         if number:
             check_no_row_twice(targets)
 
@@ -154,4 +180,5 @@ def test_every_record_once_in_every_sink_though_drivers_are_killed(
     assert streamed_rows(streamed) == expected
     for sink in SINKS[1:]:
         assert copied_rows(targets, sink) == expected, sink
-    print(f"{randomised} drivers killed, in the middle of: {dict(met)}; {len(expected)} records once in every sink")
+    print(f"{randomised} drivers killed, in the middle of: {dict(met)}; in the middle of a file: {dict(in_files)}")
+    print(f"{len(expected)} records once in every sink")

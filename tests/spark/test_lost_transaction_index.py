@@ -31,6 +31,7 @@ def test_a_batch_query(spark: SparkSession, directory: tuple[Path, list[bytes]])
     assert [bytes(row.value) for row in frame.orderBy("offset").select("value").collect()] == values
 
 
+@pytest.mark.since_spark("4.2")
 def test_a_streaming_query(spark: SparkSession, directory: tuple[Path, list[bytes]], tmp_path: Path) -> None:
     path, values = directory
     limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
@@ -40,3 +41,18 @@ def test_a_streaming_query(spark: SparkSession, directory: tuple[Path, list[byte
     assert query.awaitTermination(120)
     found = spark.read.parquet(str(tmp_path / "out")).orderBy("offset").select("value").collect()
     assert [bytes(row.value) for row in found] == values
+
+
+def test_a_snapshot_of_producers_that_goes_while_the_log_is_opened(tmp_path: Path) -> None:
+    """A store that writes meanwhile replaces it when it is closed."""
+    with duralog.open(tmp_path) as store:
+        store.create_topic("t", 1)
+        log = store.partition("t", 0)
+        log.append(
+            [duralog.Record(value=b"1")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+    with duralog.open(tmp_path, read_only=True) as store:
+        view = store.partition("t", 0).view
+        for snapshot in (tmp_path / "t-0").glob("*.snapshot"):
+            snapshot.unlink()
+        assert view.last_stable_offset == 0

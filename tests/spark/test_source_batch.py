@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import duralog
 import pyspark_duralog
 from duralog import Record
+from duralog.scanning.planning import Plan
 from duralog.spark import explain
 from duralog.spark.data_source import DuralogDataSource
 
@@ -291,6 +292,8 @@ def test_a_plan_tells_what_it_leaves_out(logs: str) -> None:
         startingTimestamp=str(START_MS + 500_000),
         endingTimestamp=str(START_MS + 501_000),
     )
+    assert isinstance(whole, Plan)
+    assert isinstance(part, Plan)
     assert whole.planned_bytes == whole.total_bytes > 0
     assert part.total_bytes == whole.total_bytes
     assert part.planned_bytes < whole.total_bytes / 5

@@ -15,6 +15,8 @@ from duralog.spark.source import read_options
 from tests.support.places import ROOT
 
 GUIDE = (ROOT / "docs" / "spark.md").read_text()
+ORDER = b'{"customer": {"id": 7}, "amount": 3}'
+ITEM = b'{"before": null, "after": {"id": 1, "name": "pear"}, "source": {"ts_ms": 1}, "op": "c", "ts_ms": 1}'
 
 
 @pytest.fixture
@@ -24,25 +26,31 @@ def places(tmp_path: Path) -> dict[str, str]:
         for topic in ("orders", "customers"):
             store.create_topic(topic, partitions=2)
             for number in range(2):
-                records = [duralog.Record(key=b"k%d" % n, value=b"v") for n in range(10)]
+                records = [duralog.Record(key=b"k%d" % n, value=ORDER) for n in range(10)]
                 store.partition(topic, number).append(records)
+        store.create_topic("shop.public.items", partitions=1)
+        store.partition("shop.public.items", 0).append([duralog.Record(key=b'{"id": 1}', value=ITEM)])
     return {
         "/var/lib/kafka": str(tmp_path / "kafka"),
         "s3://backups/kafka": str(tmp_path / "kafka"),
         "/var/lib/restored": str(tmp_path / "restored"),
         "/data/snapshots": str(tmp_path / "snapshots"),
+        "/data/lake": str(tmp_path / "lake"),
         '"cp"': f'"{tmp_path}/checkpoint"',
         '"out"': f'"{tmp_path}/out"',
     }
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["README.md", "docs/spark.md"])
+@pytest.mark.parametrize("name", ["README.md", pytest.param("docs/spark.md", marks=pytest.mark.since_spark("4.1"))])
 def test_the_snippets_run(name: str, spark: SparkSession, places: dict[str, str]) -> None:
     snippets = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
     about_spark = [snippet for snippet in snippets if name.startswith("docs") or "duralog.spark" in snippet]
     assert about_spark
-    names: dict[str, Any] = {"spark": spark, "frame": spark.createDataFrame([("k", "v")], "key string, value string")}
+    names: dict[str, Any] = {
+        "spark": spark,
+        "frame": spark.createDataFrame([("k", ORDER.decode())], "key string, value string"),
+    }
     for snippet in about_spark:
         # A backup is restored to where nothing is.
         ours = (

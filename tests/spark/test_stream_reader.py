@@ -381,6 +381,21 @@ def test_a_topic_that_is_made_anew_while_the_query_runs(store: Store) -> None:
     assert [patient.latestOffset(start, ALL) for _ in range(2)] == [{"a": {"0": 5, "1": 0}}] * 2
 
 
+def test_a_topic_that_is_made_anew_between_an_end_and_its_tasks(store: Store) -> None:
+    fill(store, "a", 0, 5)
+    query, patient = reader(store), reader(store, failOnDataLoss="false")
+    start = query.initialOffset()
+    end = {"a": {"0": 5, "1": 0}}
+    for of in (query, patient):
+        assert of.latestOffset(start, ALL) == end
+    store.delete_topic("a")
+    store.create_topic("a", partitions=2)
+    fill(store, "a", 0, 5)
+    with pytest.raises(OffsetOutOfRange, match="the topic a was deleted and created again since the query read it"):
+        query.partitions(start, end)
+    assert rows(patient, start, end) == expected(("a", 0, 0, 5))
+
+
 def test_a_new_partition_that_has_lost_its_beginning(store: Store) -> None:
     fill(store, "a", 0, 5)
     first = lose_the_beginning(store)

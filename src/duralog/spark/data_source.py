@@ -25,7 +25,9 @@ from duralog.spark.plain_errors import plain_errors
 from duralog.spark.spark_versions import DataSourceStreamArrowWriter, datasource
 
 if TYPE_CHECKING:
+    from duralog.schemas.typed_columns import TypedColumns
     from duralog.spark.source.frame_snapshot import FrameSnapshot
+    from duralog.spark.source.read_options import ReadOptions
 
 
 class DuralogDataSource(datasource.DataSource):
@@ -36,6 +38,8 @@ class DuralogDataSource(datasource.DataSource):
         self._is_new = True
         """Neither pickled nor used yet."""
         self._snapshot: FrameSnapshot | DuralogError | None = None
+        self._typed: TypedColumns | None = None
+        """How payloads are decoded: since the schema was asked for, if they are."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,7 +58,16 @@ class DuralogDataSource(datasource.DataSource):
 
         freeze_imports()
         with plain_errors():
-            return schema_of(ReadOptions.of(self.options, streaming=None))
+            options = ReadOptions.of(self.options, streaming=None)
+            self._typed = self._plan_typed(options)
+            return schema_of(options, self._typed)
+
+    def _plan_typed(self, options: ReadOptions) -> TypedColumns | None:
+        if options.decode is None or self._typed is not None:
+            return self._typed
+        from duralog.spark.source.typed_read import plan_typed_read
+
+        return plan_typed_read(options)
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         from duralog.spark.source.batch_read import reader_of
@@ -68,7 +81,7 @@ class DuralogDataSource(datasource.DataSource):
                 raise DuralogError(
                     f"{snapshot}; this was found when the frame was loaded: load again when the cause is removed"
                 )
-            return reader_of(schema, options, snapshot)
+            return reader_of(schema, options, snapshot, self._plan_typed(options))
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         from duralog.spark.source.read_options import ReadOptions
@@ -77,7 +90,8 @@ class DuralogDataSource(datasource.DataSource):
 
         self._hand_over_snapshot()
         try:
-            return stream_reader_of(schema, ReadOptions.of(self.options, streaming=True))
+            options = ReadOptions.of(self.options, streaming=True)
+            return stream_reader_of(schema, options, self._plan_typed(options))
         except DuralogError as error:
             return RefusedStreamReader(error)
 

@@ -1,14 +1,16 @@
 """A driver that copies a log into every sink at once until it is killed: LOG TARGETS.
 
-Two streams, to Parquet files and to another log, run beside `job export` to Parquet, Delta and Iceberg, one after the
-other. So one kill interrupts each of them somewhere. `finish` does the rest of all that in a session that lives on.
+Two streams, to Parquet files and to another log, run beside three threads that repeat `job export`, to Parquet, Delta
+and Iceberg. So one kill interrupts each of them somewhere. `finish` does the rest of all that in a session of its own.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +32,11 @@ def checkpoint_of(targets: Path, stream: str) -> Path:
 def has_started(targets: Path, process: int) -> bool:
     """Whether this driver has started its streams."""
     return (targets / f"started-{process}").exists()
+
+
+def exporting(targets: Path, process: int, table_format: str) -> Path:
+    """A file that is there while this driver exports to the table."""
+    return targets / f"exporting-{process}-{table_format}"
 
 
 def _writer(name: str, frame: DataFrame, targets: Path) -> DataStreamWriter:
@@ -72,11 +79,21 @@ def main(log: Path, targets: Path) -> None:
     start_queries_patiently()
     spark = local_session("local[2]", "killed", {"spark.driver.memory": "512m"})
     queries = _start(spark, log, targets, OFFSETS_PER_TRIGGER, available_now=False)
-    (targets / f"started-{os.getpid()}").touch()
-    while all(query.isActive for query in queries):
-        for table_format in FORMATS:
+
+    def keep_exporting(table_format: str) -> None:
+        marker = exporting(targets, os.getpid(), table_format)
+        while True:
+            marker.touch()
             _export(spark, log, targets, table_format)
-    raise SystemExit("a query ended by itself")
+            marker.unlink()
+
+    threads = [Thread(target=keep_exporting, args=[table_format], daemon=True) for table_format in FORMATS]
+    for thread in threads:
+        thread.start()
+    (targets / f"started-{os.getpid()}").touch()
+    while all(query.isActive for query in queries) and all(thread.is_alive() for thread in threads):
+        time.sleep(0.1)
+    raise SystemExit("a query or an export ended by itself")
 
 
 if __name__ == "__main__":

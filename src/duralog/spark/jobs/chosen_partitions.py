@@ -58,5 +58,5 @@ def read_live(store: Store, partition: TopicPartition, read: Callable[[Partition
         for _ in range(_ATTEMPTS - 1):
             with suppress(DuralogError):
                 return read(store.partition(*partition))
-            store = opened.enter_context(Store(store.path, config=store.config, read_only=True))
+            store = opened.enter_context(Store(store.paths, config=store.config, read_only=True))
         return read(store.partition(*partition))

@@ -6,6 +6,10 @@ Each topic is one table, `<target>/<topic>`, with the columns of Spark's Kafka c
 it is partitioned: the UTC day of the record's timestamp. Records without a timestamp, or with one outside of the
 calendar, have no date: their folder is `date=__HIVE_DEFAULT_PARTITION__`.
 
+With `decode`, keys and values are columns of their schemas' types; with `unwrap`, each change event is a row of the
+database's columns, with what happened to it (`lake.change_rows`). New columns of the topic become columns of the table
+(`lake.evolution`).
+
 A run continues where the last one ended. What must always be true:
 - Every visible record below `next_offsets` is in the table once. A file's name has the partition and offsets; a run
   that died has left files from `next_offsets` on, which are removed before the next one begins.
@@ -26,8 +30,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from duralog.errors import SchemaError
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import Advance, OnProgress, ignore_progress
 from duralog.scanning.locations import location_of, open_store
@@ -36,12 +39,16 @@ from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import DataLoss, Slice
 from duralog.scanning.topic_choice import partitions_by_topic
-from duralog.spark.connector_columns import record_columns
+from duralog.schemas.decode_options import Decode
+from duralog.schemas.payloads import count_left_out
 from duralog.spark.executor import SparkExecutor
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
-from duralog.spark.lake.columns import DATE, by_day, table_schema, to_table_columns
+from duralog.spark.lake.change_rows import Unwrap
+from duralog.spark.lake.columns import DATE, by_day, table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
+from duralog.spark.lake.row_planning import PlannedRows, RowRequest, plan_rows
+from duralog.spark.lake.table_rows import TableRows
 from duralog.spark.lake.table_state import StateRefused, TableFormat, TableState
 from duralog.spark.lake.tables import (
     LakeTable,
@@ -74,8 +81,9 @@ class _Task:
     right: WritingRight
     target: LakeTarget
     folder: str
-    schema: pa.Schema
-    """Of the files."""
+    column: str
+    """By which the table is partitioned."""
+    rows: TableRows
     fail_on_data_loss: bool
 
     @property
@@ -87,6 +95,8 @@ class _Task:
 class _Written:
     files: list[DataFile]
     lost: list[str]
+    bad: int
+    left_out: Mapping[str, int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,6 +112,7 @@ class _TopicRun:
     tasks: list[_Task]
     read_bytes: int
     leftover_files: int
+    planned: PlannedRows
     lost: list[str] = field(default_factory=list)
 
     def commit(self, written: Sequence[_Written]) -> ExportedTable:
@@ -112,7 +123,7 @@ class _TopicRun:
             self.state,
             next_offsets={**self.state.next_offsets, **ends},
             run=self.state.run + 1,
-            details={**self.state.details, DETAIL: self.log_ends},
+            details={**self.state.details, **self.planned.details, DETAIL: self.log_ends},
         )
         if files or dict(after.next_offsets) != dict(self.state.next_offsets):
             self._commit(after, files)
@@ -128,6 +139,10 @@ class _TopicRun:
             start_offsets={partition.partition: found.start_offset for partition, found in self.ranges.items()},
             end_offsets=ends,
             leftover_files=self.leftover_files,
+            bad_records=sum(task.bad for task in written),
+            left_out_fields=count_left_out(task.left_out for task in written),
+            findings=self.planned.findings,
+            column_changes=self.planned.evolution.changes(),
             lost=(*self.lost, *(loss for task in written for loss in task.lost)),
         )
 
@@ -163,9 +178,15 @@ def export(  # Public: its keyword arguments are the interface.
     max_slice_bytes: int = 128 << 20,
     storage_options: Mapping[str, str] | None = None,
     target_options: Mapping[str, str] | None = None,
+    decode: str | Mapping[str, Any] | Decode | None = None,
+    unwrap: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> ExportReport:
     """Append what is new in the topics to their tables, all topics but the internal ones if none are named.
+
+    `decode` is the format of the values, as `auto` or `avro`, or a mapping of the options of typed payloads
+    (`duralog.schemas.decode_options`). `unwrap="debezium"` makes change events rows of the database's table: all of
+    them, in their order.
 
     `storage_options` are for the log directory, `target_options` for the target; among the latter, `catalog.*` are the
     settings of the Iceberg catalog. With `fail_on_data_loss`, records that retention deleted before they were
@@ -173,6 +194,7 @@ def export(  # Public: its keyword arguments are the interface.
     """
     began = time.perf_counter()
     table_format, level = TableFormat(format), Isolation(isolation)
+    request = RowRequest.of(decode, unwrap, Unwrap.HISTORY, headers=headers)
     options, catalog = split_options(target_options)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(path, storage_options or {}))
@@ -184,7 +206,7 @@ def export(  # Public: its keyword arguments are the interface.
                 topic=topic,
                 target=folder,
                 schema=table_schema(headers=headers, date=True),
-                partition_column=DATE,
+                partition_column=request.name(DATE),
                 catalog=catalog,
             )
             check_apart(folder, location_of(store))
@@ -200,17 +222,22 @@ def export(  # Public: its keyword arguments are the interface.
                 next_offsets={},
                 run=0,
             )
-            runs.append(
-                _prepare(
-                    store,
-                    table,
-                    right,
-                    nothing,
-                    partitions,
-                    fail_on_data_loss=fail_on_data_loss,
-                    max_slice_bytes=max_slice_bytes,
-                )
+            run = _prepare(
+                store,
+                table,
+                right,
+                nothing,
+                partitions,
+                request=request,
+                fail_on_data_loss=fail_on_data_loss,
+                max_slice_bytes=max_slice_bytes,
             )
+            if run is not None:
+                runs.append(run)
+            elif topics is not None:
+                raise SchemaError(f"topic {topic} has no records, so the columns of its table are not known yet")
+        if not runs:
+            raise SchemaError(f"{path}: no topic has records, so the columns of the tables are not known yet")
         tasks = [task for run in runs for task in run.tasks]
         written = iter(
             SparkExecutor(spark, on_progress).run(
@@ -232,10 +259,11 @@ def _prepare(
     nothing: TableState,
     partitions: list[TopicPartition],
     *,
+    request: RowRequest,
     fail_on_data_loss: bool,
     max_slice_bytes: int,
-) -> _TopicRun:
-    """Find what is new in a topic, and remove what a run that died has left."""
+) -> _TopicRun | None:
+    """Find what is new in a topic, and remove what a run that died has left. None if its columns are not known."""
     spec = table.spec
     state = table.state or nothing
     state.check(nothing, spec.where)
@@ -244,11 +272,15 @@ def _prepare(
             f"{spec.where}: it was exported with {state.isolation}, so {nothing.isolation} needs another target"
         )
     check_ends(store, state, partitions, where=spec.where, taken="was exported up to", advice="Give another target")
-    table.begin(nothing)
     lost: list[str] = []
     on_data_loss = None if fail_on_data_loss else _collected_in(lost)
     ranges = _new_ranges(store, state, partitions, on_data_loss)
     level = Isolation(state.isolation)
+    rows = plan_rows(store, ranges, table.state, request, isolation=level, where=spec.where)
+    if rows is None:
+        return None
+    table.evolve(rows.evolution, is_rewritten=False)
+    table.begin(nothing)
     planned = plan(
         store,
         ranges,
@@ -262,9 +294,10 @@ def _prepare(
         state=state,
         ranges=ranges,
         log_ends=remember_ends(store, state, {partition: found.end_offset for partition, found in ranges.items()}),
-        tasks=_tasks(table, right, planned, fail_on_data_loss),
+        tasks=_tasks(table, right, planned, rows, fail_on_data_loss),
         read_bytes=planned.planned_bytes,
         leftover_files=spec.target.delete(leftovers),
+        planned=rows,
         lost=lost,
     )
 
@@ -302,7 +335,9 @@ def _leftovers(paths: Iterable[str], state: TableState) -> list[str]:
     return found
 
 
-def _tasks(table: LakeTable, right: WritingRight, planned: Plan, fail_on_data_loss: bool) -> list[_Task]:
+def _tasks(
+    table: LakeTable, right: WritingRight, planned: Plan, rows: PlannedRows, fail_on_data_loss: bool
+) -> list[_Task]:
     """A file holds records of one partition, so that its name can have their offsets."""
     spec = table.spec
     return [
@@ -311,7 +346,8 @@ def _tasks(table: LakeTable, right: WritingRight, planned: Plan, fail_on_data_lo
             right=right,
             target=spec.target,
             folder=table.data_folder,
-            schema=table.file_schema,
+            column=spec.partition_column,
+            rows=replace(rows.rows, schema=table.file_schema),
             fail_on_data_loss=fail_on_data_loss,
         )
         for task in planned.tasks
@@ -324,13 +360,16 @@ def _write(task: _Task, _: Advance = ignore_progress) -> _Written:
     first, last = task.slices[0], task.slices[-1]
     stem = f"part-{first.partition:05d}-{first.start_offset:020d}-{last.end_offset:020d}"
     lost: list[str] = []
-    columns = record_columns(task.schema.names)
+    bad, left_out = 0, dict[str, int]()
     on_data_loss = None if task.fail_on_data_loss else _collected_in(lost)
     with (
         task.right.used(),
-        ParquetFiles(task.target, task.schema, column=DATE, stem=stem, folder=task.folder) as files,
+        ParquetFiles(task.target, task.rows.schema, column=task.column, stem=stem, folder=task.folder) as files,
     ):
-        for records in read_slices(task.slices, columns=columns, on_data_loss=on_data_loss):
+        for records in read_slices(task.slices, columns=task.rows.columns, on_data_loss=on_data_loss):
             for day, of_day in by_day(records):
-                files.write(None if day is None else day.isoformat(), to_table_columns(of_day, task.schema, day))
-        return _Written(files=files.finish(), lost=lost)
+                rows = task.rows.of(of_day, day)
+                bad += rows.bad
+                left_out = count_left_out((left_out, rows.left_out))
+                files.write(None if day is None else day.isoformat(), rows.batch)
+        return _Written(files=files.finish(), lost=lost, bad=bad, left_out=left_out)

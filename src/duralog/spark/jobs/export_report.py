@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ class ExportedTable:
     """By partition, exclusive: where the next run begins."""
     leftover_files: int
     """Of a run that died, removed."""
+    bad_records: int = 0
+    """With a key or value that does not decode."""
+    left_out_fields: Mapping[str, int] = field(default_factory=dict)
+    """Fields of JSON for which the table has no column, and how often the run met them: no sample had them."""
+    findings: tuple[str, ...] = ()
+    """How keys and values are decoded, in sentences for people."""
+    column_changes: tuple[str, ...] = ()
+    """New and wider columns of a table that was there before."""
     lost: tuple[str, ...] = ()
     """Offsets that were gone from the log before they could be exported."""
 
@@ -50,6 +58,7 @@ class ExportReport:
         schema = (
             "topic string, path string, format string, records long, undated_records long, files long,"
             " read_bytes long, written_bytes long, start_offsets map<int, long>, end_offsets map<int, long>,"
-            " leftover_files long, lost array<string>"
+            " leftover_files long, bad_records long, left_out_fields map<string, long>, findings array<string>,"
+            " column_changes array<string>, lost array<string>"
         )
         return spark.createDataFrame([asdict(table) for table in self.tables], schema)

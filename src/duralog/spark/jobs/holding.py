@@ -144,7 +144,9 @@ def hold(
     """
     check_shared_directory(path)
     path = os.path.abspath(path)  # A task runs in another folder.
-    broker_config = replace(config or BrokerConfig(), log_cleaner_enable=False, log_segment_delete_delay_ms=0)
+    broker_config = replace(
+        config or BrokerConfig(), log_cleaner_enable=False, log_segment_delete_delay_ms=0, metadata_log_dir=None
+    )
     opened = (_with_metadata if with_metadata else _without_metadata)(path, broker_config, clock)
     try:
         held = HeldDirectory(opened, uuid.uuid4().hex)
@@ -179,14 +181,15 @@ def check_shared_directory(path: str) -> None:
 
 def _with_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:
     scheduler = Scheduler(lambda: 0, threads=0)
-    opened = Opening(LocalFileSystem(), path, config, clock=clock, scheduler=scheduler).for_lending()
+    opened = Opening(LocalFileSystem(), [path], config, clock=clock, scheduler=scheduler).for_lending()
     scheduler.run_due()  # Folders of deleted topics are removed.
-    assert isinstance(opened.lock, LocalLock)
+    (directory,) = opened.directories.all
+    assert isinstance(directory.held_lock, LocalLock)
     return _Opened(
-        directory=opened.directory,
+        directory=directory,
         config=opened.config,
         was_clean=opened.was_clean,
-        lock=opened.lock,
+        lock=directory.held_lock,
         topics=opened.topics.by_name,
         offline=opened.offline,
         metadata=opened.metadata,
@@ -196,7 +199,7 @@ def _with_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:
 def _without_metadata(path: str, config: BrokerConfig, clock: Clock) -> _Opened:
     files = LocalFileSystem()
     directory = LogDirectory(files, path)
-    opening = Opening(files, path, config, clock=clock, scheduler=Scheduler(lambda: 0, threads=0))
+    opening = Opening(files, [path], config, clock=clock, scheduler=Scheduler(lambda: 0, threads=0))
     lock = directory.lock()
     assert isinstance(lock, LocalLock)
     try:

@@ -6,6 +6,10 @@ Each topic is one table, `<target>/<topic>`, with the columns of Spark's Kafka c
 partition of the topic. Of each key of a partition there is one row, its last record; a key whose last record is a
 tombstone has none. Records without a key are left out, and counted.
 
+With `decode`, keys and values are columns of their schemas' types. With `unwrap`, the table is the one of the database
+whose change events the topic has, as Debezium writes them: its columns, and where each row comes from in `kafka_*`
+(`lake.change_rows`). Only the last record of each key is decoded.
+
 Plain Parquet has no commits, so each run writes a new folder, `<target>/<topic>/snapshot-<run>`, which the
 report names. Delta and Iceberg tables keep their address; files of former snapshots stay until the table is vacuumed.
 
@@ -16,35 +20,41 @@ is the last stable offset. What the log has lost by compaction or retention befo
 
 **From the last snapshot.** A run reads only the offsets since the last one and merges them with its rows; the result is
 what a full run gives. If that is not certain, it makes a full one, and the report has the reason: the point lies before
-the last one, or tombstones may have been compacted away since, by the configs in the cluster metadata.
+the last one, the columns have changed, or tombstones may have been compacted away since, by the configs in the cluster
+metadata.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duralog.columnar.schema import PARTITION
 from duralog.config import BrokerConfig
-from duralog.errors import InvalidConfig, StorageError
+from duralog.errors import InvalidConfig, SchemaError, StorageError
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.executor import OnProgress
 from duralog.scanning.keyed_offsets import check_map_bytes
 from duralog.scanning.locations import location_of, open_store
 from duralog.scanning.offset_ranges import OffsetRange, Offsets, Timestamps, resolve
 from duralog.scanning.topic_choice import partitions_by_topic
+from duralog.schemas.decode_options import Decode
+from duralog.schemas.payloads import count_left_out
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_from
+from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_as_planned, why_not_from
+from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
 from duralog.spark.jobs.snapshots.plan import Basis, SnapshotRequest, partition_tasks
 from duralog.spark.jobs.snapshots.report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshots.shuffle import snapshot_by_shuffle
-from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, snapshot_partition
+from duralog.spark.jobs.snapshots.task import snapshot_partition
+from duralog.spark.lake.change_rows import Unwrap
 from duralog.spark.lake.columns import table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.parquet_table import ParquetVersions
+from duralog.spark.lake.row_planning import PlannedRows, RowRequest, plan_rows
 from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
@@ -78,6 +88,9 @@ class _TopicRun:
     """Files of a snapshot that a full one replaces."""
     due_ms: int | None
     """From then on, tombstones that an incremental run needs may be gone."""
+    planned: PlannedRows
+    gone: tuple[str, ...]
+    """What the log does not say of the database any more, in sentences for people."""
 
     def commit(self, outcomes: Sequence[PartitionOutcome], shuffled: Sequence[int]) -> SnapshotTable:
         if self.due_ms is not None and wall_clock_ms() >= self.due_ms:
@@ -110,6 +123,11 @@ class _TopicRun:
             start_offsets={partition.partition: found.start_offset for partition, found in self.ranges.items()},
             end_offsets=dict(self.after.next_offsets),
             shuffled_partitions=tuple(shuffled),
+            bad_records=sum(outcome.bad_records for outcome in outcomes),
+            left_out_fields=count_left_out(outcome.left_out for outcome in outcomes),
+            unavailable_rows=sum(outcome.unavailable_rows for outcome in outcomes),
+            findings=(*self.planned.findings, *self.gone),
+            column_changes=self.planned.evolution.changes(),
         )
 
 
@@ -130,6 +148,8 @@ def snapshot(  # Public: its keyword arguments are the interface.
     storage_options: Mapping[str, str] | None = None,
     target_options: Mapping[str, str] | None = None,
     config: BrokerConfig | None = None,
+    decode: str | Mapping[str, Any] | Decode | None = None,
+    unwrap: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> SnapshotReport:
     """Bring the tables of the topics to their latest state, or to that of an earlier point.
@@ -138,6 +158,9 @@ def snapshot(  # Public: its keyword arguments are the interface.
     not named is taken to its end. `full` starts from nothing instead of the last snapshot. `map_bytes` is the memory
     that a task has for keys, about 26 bytes each; a partition with more of them is shuffled. `config` is what the
     broker's `server.properties` sets: with the topic's own configs, it says how long tombstones stay.
+
+    `decode` is the format of the values, as `auto` or `avro`, or a mapping of the options of typed payloads
+    (`duralog.schemas.decode_options`). `unwrap="debezium"` makes change events the table of the database.
     """
     began = time.perf_counter()
     if as_of_ms is not None and as_of_offsets:
@@ -149,7 +172,7 @@ def snapshot(  # Public: its keyword arguments are the interface.
         as_of_ms=as_of_ms,
         as_of_offsets=as_of_offsets or {},
         full=full,
-        headers=headers,
+        rows=RowRequest.of(decode, unwrap, Unwrap.STATE, headers=headers),
         map_bytes=map_bytes,
         max_slice_bytes=max_slice_bytes,
     )
@@ -168,13 +191,19 @@ def snapshot(  # Public: its keyword arguments are the interface.
                 topic=topic,
                 target=folder,
                 schema=table_schema(headers=headers),
-                partition_column=PARTITION,
+                partition_column=request.rows.name(PARTITION),
                 catalog=catalog,
                 is_replaced=True,
             )
             check_apart(folder, location_of(store))
             right = stack.enter_context(only_writer(folder, _JOB))
-            runs.append(_prepare(store, open_table(request.format, spec), right, request, partitions))
+            run = _prepare(store, open_table(request.format, spec), right, request, partitions)
+            if run is not None:
+                runs.append(run)
+            elif topics is not None:
+                raise SchemaError(f"topic {topic} has no records, so the columns of its table are not known yet")
+        if not runs:
+            raise SchemaError(f"{path}: no topic has records, so the columns of the tables are not known yet")
         return _run(spark, runs, on_progress, began)
 
 
@@ -203,7 +232,8 @@ def _run(
 
 def _prepare(
     store: Store, table: LakeTable, right: WritingRight, request: SnapshotRequest, partitions: list[TopicPartition]
-) -> _TopicRun:
+) -> _TopicRun | None:
+    """None if nothing is known of the table's columns."""
     spec = table.spec
     read_ms = wall_clock_ms()
     nothing = TableState(
@@ -212,7 +242,7 @@ def _prepare(
         topic_id=store.topic_id(spec.topic),
         table_format=request.format,
         isolation=str(request.isolation),
-        headers=request.headers,
+        headers=request.rows.headers,
         next_offsets={},
         run=0,
         details={
@@ -233,28 +263,28 @@ def _prepare(
             taken="is in the last snapshot up to",
             advice="Take a full one, or give another target",
         )
-    table.begin(nothing)
     ends = _ends(store, request, partitions)
     due_ms = tombstones_until_ms(store, before)
     why_full = (
         "a full one was asked for" if request.full else why_not_from(before, request.isolation, ends, read_ms, due_ms)
     )
-    starts = {
-        partition: OffsetRange(
-            max(
-                0 if why_full is not None else before.next_offsets.get(partition.partition, 0),
-                min(store.partition(*partition).start_offset, ends[partition]),
-            ),
-            ends[partition],
-        )
-        for partition in partitions
-    }
+    starts = _starts(store, before if why_full is None else nothing, ends)
+    planned = plan_rows(store, starts, table.state, request.rows, isolation=request.isolation, where=spec.where)
+    if planned is None:
+        return None
+    if why_full is None and (why_full := why_not_as_planned(before, planned)) is not None:
+        starts = _starts(store, nothing, ends)
+    table.evolve(planned.evolution, is_rewritten=why_full is not None)
+    table.begin(nothing)
     _remove_leftovers(table, before)
     old_files = table.files()
     next_offsets = {partition.partition: end for partition, end in ends.items()}
     log_ends = remember_ends(store, before if why_full is None else nothing, ends)
     after = replace(
-        nothing, next_offsets=next_offsets, run=before.run + 1, details={**nothing.details, DETAIL: log_ends}
+        nothing,
+        next_offsets=next_offsets,
+        run=before.run + 1,
+        details={**nothing.details, **planned.details, DETAIL: log_ends},
     )
     return _TopicRun(
         table=table,
@@ -268,12 +298,37 @@ def _prepare(
             starts,
             Basis(before, old_files) if why_full is None else Basis(nothing),
             request,
+            rows=planned.rows,
             right=right,
             run=after.run,
         ),
         replaced=old_files if why_full is not None else (),
         due_ms=due_ms if why_full is None else None,
+        planned=planned,
+        gone=() if request.rows.unwrap is None else tuple(_gone(store, partitions)),
     )
+
+
+def _gone(store: Store, partitions: Sequence[TopicPartition]) -> Iterator[str]:
+    for partition in partitions:
+        first = store.partition(*partition).start_offset
+        if first > 0:
+            yield (
+                f"{partition.topic}: partition {partition.partition} begins at offset {first}: rows of the database"
+                " that have not changed since are not in the table. Let Debezium take a snapshot, and keep the topic"
+                " with cleanup.policy=compact"
+            )
+
+
+def _starts(store: Store, before: TableState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
+    """What is read: from where the state has ended, as far as the log has it still."""
+    return {
+        partition: OffsetRange(
+            max(before.next_offsets.get(partition.partition, 0), min(store.partition(*partition).start_offset, end)),
+            end,
+        )
+        for partition, end in ends.items()
+    }
 
 
 def _ends(store: Store, request: SnapshotRequest, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

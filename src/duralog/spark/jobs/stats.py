@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from duralog.scanning.cluster.directories import Paths
 from duralog.scanning.executor import Executor, OnProgress
 from duralog.scanning.keyed_offsets import check_map_bytes
-from duralog.scanning.locations import open_store
+from duralog.scanning.logs import LogSet
 from duralog.scanning.slices import slices_by_task
 from duralog.spark.executor import SparkExecutor, task_failure
 from duralog.spark.jobs.key_shuffle import keys_frame, last_marks
@@ -35,7 +36,7 @@ DEFAULT_MAP_BYTES = 256 << 20
 
 def stats(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
-    path: str,
+    path: Paths,
     *,
     topics: Sequence[str] | None = None,
     prefix_length: int | None = None,
@@ -48,6 +49,8 @@ def stats(  # Public: its keyword arguments are the interface.
     on_progress: OnProgress | None = None,
 ) -> StatsReport:
     """Count records, keys and bytes of topics: all but the internal ones if none are named.
+
+    A list of directories, a glob or a manifest is a cluster: what consumers were served is counted.
 
     A prefix is the first `prefix_length` bytes of a key, or what comes before `prefix_separator`. `largest` is how many
     of the largest records are reported. With `compaction`, the report has what a compaction would save. `map_bytes` is
@@ -62,8 +65,8 @@ def stats(  # Public: its keyword arguments are the interface.
         map_bytes=map_bytes,
         max_slice_bytes=max_slice_bytes,
     )
-    with open_store(path, storage_options or {}) as store:
-        return collect(store, request, SparkExecutor(spark, on_progress), partial(_count_keys, spark))
+    with LogSet.of(path, storage_options).open() as logs:
+        return collect(logs, request, SparkExecutor(spark, on_progress), partial(_count_keys, spark))
 
 
 def _count_keys(spark: SparkSession, executor: Executor, tasks: Sequence[KeysTask]) -> list[KeyCounts]:

@@ -1,5 +1,8 @@
 """The columns of a table: those of Spark's Kafka connector, so that a query on the topic is a query on the table.
 
+A table that has a database's columns has the connector's under other names, `kafka_offset` and so on: a database may
+have a column `offset`. The same prefix is that of a key's bytes beside a decoded key.
+
 Days are those of UTC. A record without a timestamp has no day, and neither has one whose time lies outside of the years
 1 to 9999: readers cannot represent it, and it comes from a producer that used the wrong unit.
 """
@@ -19,6 +22,7 @@ from duralog.columnar.schema import TIMESTAMP
 from duralog.spark.connector_columns import connector_column, connector_schema, times_ms
 
 DATE = "date"
+PREFIX = "kafka_"
 
 _DAY_MS = 86_400_000
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
@@ -40,6 +44,12 @@ def table_schema(*, headers: bool, date: bool = False) -> pa.Schema:
     """The connector's columns, and `date` at the end."""
     columns = connector_schema(headers=headers)
     return columns.append(pa.field(DATE, pa.date32())) if date else columns
+
+
+def name_of(schema: pa.Schema, column: str) -> str:
+    """What a table calls a column of records."""
+    prefixed = f"{PREFIX}{column}"
+    return prefixed if prefixed in schema.names else column
 
 
 def without(schema: pa.Schema, column: str) -> pa.Schema:

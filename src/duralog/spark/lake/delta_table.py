@@ -21,10 +21,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from duralog.columnar import schema as record_schema
+from duralog.columnar.schema import OFFSET, TIMESTAMP
+from duralog.spark.lake.columns import name_of
 from duralog.spark.lake.parquet_files import DataFile
 from duralog.spark.lake.table_state import TableState
-from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line
+from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, first_line
 from duralog.spark.lake.targets import LakeTarget
 from duralog.storage.disk.background import wall_clock_ms
 
@@ -34,6 +35,8 @@ _LOOK_BACK = 20
 
 
 class DeltaLakeTable(LakeTable):
+    _why_not_wider = "a Delta table cannot have files of a narrower type"
+
     def __init__(self, spec: TableSpec) -> None:
         self._storage_options = delta_storage_options(spec.target)
         self._table: DeltaTable | None = None
@@ -48,13 +51,14 @@ class DeltaLakeTable(LakeTable):
         except (DeltaError, OSError) as error:
             raise TableRefused(f"{spec.where}: it cannot be opened as a Delta table: {first_line(error)}") from error
         self._table = table
-        check_columns(spec.where, [field.name for field in table.schema().fields], spec.schema.names)
         if table.metadata().partition_columns != [spec.partition_column]:
             raise TableRefused(
                 f"{spec.where}: expected a table partitioned by {spec.partition_column}, found one by"
                 f" {', '.join(table.metadata().partition_columns) or 'nothing'}"
             )
-        return self._committed_state(table)
+        state = self._committed_state(table)
+        self._check_columns(state, [field.name for field in table.schema().fields])
+        return state
 
     def _committed_state(self, table: DeltaTable) -> TableState:
         """The state that the table's own transactions agree with."""
@@ -96,7 +100,7 @@ class DeltaLakeTable(LakeTable):
             ],
         )
         adding = [self._add_action(file) for file in added]
-        schema = Schema.from_arrow(spec.schema)
+        schema = Schema.from_arrow(self.schema)
         try:
             if self._table is None:
                 create_table_with_add_actions(
@@ -109,7 +113,14 @@ class DeltaLakeTable(LakeTable):
                     storage_options=self._storage_options,
                     commit_properties=properties,
                 )
+            elif self._evolution.widened:
+                self._replace(self._table, adding, schema, properties)
             else:
+                if self._evolution.added:
+                    # Before the files, in a commit of its own: until then, the new columns are null.
+                    self._table.alter.add_columns(
+                        schema.fields, commit_properties=CommitProperties(max_commit_retries=0)
+                    )
                 self._table.create_write_transaction(
                     [*adding, *self._remove_actions(removed)],
                     "append",
@@ -121,6 +132,21 @@ class DeltaLakeTable(LakeTable):
             raise TableRefused(f"{spec.where}: the commit was refused, run it again: {first_line(error)}") from error
         self._table = DeltaTable(spec.target.uri, storage_options=self._storage_options)
 
+    def _replace(
+        self, table: DeltaTable, adding: Sequence[AddAction], schema: Schema, properties: CommitProperties
+    ) -> None:
+        """All files and all columns, in one commit. REQUIRES: no file of before stays."""
+        settings = dict(table.metadata().configuration)
+        column = [self.spec.partition_column]
+        table.create_write_transaction(
+            list(adding), "overwrite", schema, partition_by=column, commit_properties=properties
+        )
+        # deltalake makes the table's metadata anew, without its name and settings.
+        changed = DeltaTable(self.spec.target.uri, storage_options=self._storage_options)
+        changed.alter.set_table_name(self.spec.topic)
+        if settings:
+            changed.alter.set_table_properties(settings)
+
     def _add_action(self, file: DataFile) -> AddAction:
         return AddAction(
             path=file.path,
@@ -128,7 +154,7 @@ class DeltaLakeTable(LakeTable):
             partition_values={self.spec.partition_column: file.value},
             modification_time=wall_clock_ms(),
             data_change=True,
-            stats=json.dumps(_statistics(file)),
+            stats=json.dumps(_statistics(file, self.schema)),
         )
 
     def _remove_actions(self, removed: Sequence[str]) -> list[RemoveAction]:
@@ -174,19 +200,25 @@ def _facts(table: DeltaTable, column: str) -> dict[str, tuple[int, str | None]]:
     }
 
 
-def _statistics(file: DataFile) -> dict[str, Any]:
-    smallest: dict[str, Any] = {record_schema.OFFSET: file.first_offset}
-    largest: dict[str, Any] = {record_schema.OFFSET: file.last_offset}
+def _statistics(file: DataFile, schema: pa.Schema) -> dict[str, Any]:
+    offset, timestamp = name_of(schema, OFFSET), name_of(schema, TIMESTAMP)
+    smallest: dict[str, Any] = {offset: file.first_offset}
+    largest: dict[str, Any] = {offset: file.last_offset}
     if file.first_time_us is not None and file.last_time_us is not None:
         first, last = _time_text(file.first_time_us), _time_text(file.last_time_us)
         if first is not None and last is not None:
-            smallest[record_schema.TIMESTAMP], largest[record_schema.TIMESTAMP] = first, last
+            smallest[timestamp], largest[timestamp] = first, last
     return {
         "numRecords": file.records,
         "minValues": smallest,
         "maxValues": largest,
-        "nullCount": dict(file.null_counts),
+        "nullCount": {name: count for name, count in file.null_counts.items() if _is_counted(schema.field(name).type)},
     }
+
+
+def _is_counted(type_: pa.DataType) -> bool:
+    """Of a struct, Delta has the counts of its fields."""
+    return not (pa.types.is_struct(type_) or pa.types.is_map(type_))
 
 
 def _time_text(time_us: int) -> str | None:

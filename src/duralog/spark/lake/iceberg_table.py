@@ -19,24 +19,26 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table, TableProperties, Transaction
 
+from duralog.columnar.schema import OFFSET, PARTITION
 from duralog.errors import DuralogError
+from duralog.spark.lake.columns import DATE, name_of
 from duralog.spark.lake.parquet_files import DataFile
 from duralog.spark.lake.table_state import TableState
-from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, check_columns, first_line
+from duralog.spark.lake.tables import LakeTable, TableRefused, TableSpec, first_line
 from duralog.spark.lake.targets import LakeTarget
 
 CATALOG_FILE = "iceberg-catalog.db"
 DEFAULT_NAMESPACE = "duralog"
 _NAMESPACE = "namespace"
 _NAME = "name"
-_WITHOUT_METRICS = ("key", "value", "headers.element.key", "headers.element.value", "timestamp")
-"""The files have no statistics of these; and of times, pyiceberg refuses those outside of the calendar."""
+_METRICS = "write.metadata.metrics"
 _READERS = 8
 """The footer of every new file is read, which in an object store is mostly waiting."""
 
@@ -70,12 +72,13 @@ class IcebergTable(LakeTable):
             raise TableRefused(
                 f"{spec.where}: the catalog has {'.'.join(self._identifier)} at another place, {table.location()}"
             )
-        check_columns(spec.where, [field.name for field in table.schema().fields], spec.schema.names)
         self._table = table
         text = table.properties.get(self._property)
         if text is None:
             raise TableRefused(f"{spec.where}: the Iceberg table was not written by job {spec.job}")
-        return TableState.from_json(text, f"{spec.where}: property {self._property}")
+        state = TableState.from_json(text, f"{spec.where}: property {self._property}")
+        self._check_columns(state, [field.name for field in table.schema().fields])
+        return state
 
     @property
     def _uri(self) -> str:
@@ -118,6 +121,9 @@ class IcebergTable(LakeTable):
                 self._table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
                 transaction = self._table.transaction()
             with transaction:
+                if self._table is not None and self._evolution.is_change:
+                    with transaction.update_schema() as update:
+                        update.union_by_name(self.schema)
                 transaction.set_properties({self._property: text})
                 self._exchange(transaction, text, added, removed)
         except (CommitFailedException, TableAlreadyExistsError) as error:
@@ -133,12 +139,11 @@ class IcebergTable(LakeTable):
 
     def _create(self) -> Transaction:
         self._catalog.create_namespace_if_not_exists(self._identifier[0])
-        without_metrics = {f"write.metadata.metrics.column.{name}": "none" for name in _WITHOUT_METRICS}
         transaction = self._catalog.create_table_transaction(
             self._identifier,
-            schema=self.spec.schema,
+            schema=self.schema,
             location=self._uri,
-            properties={"format-version": "2", **without_metrics},
+            properties={"format-version": "2", **_metrics(self.schema)},
         )
         with transaction.update_spec() as partitioning:
             partitioning.add_identity(self.spec.partition_column)
@@ -177,6 +182,12 @@ def _open_catalog(spec: TableSpec) -> Catalog:
         return load_catalog(spec.catalog.get(_NAME, "duralog"), **{**_io_settings(spec.target), **settings})
     except Exception as error:
         raise DuralogError(f"the Iceberg catalog cannot be opened: {first_line(error)}") from error
+
+
+def _metrics(schema: pa.Schema) -> dict[str, str]:
+    """Statistics of offsets and partitions only: of times, pyiceberg refuses those outside of the calendar."""
+    counted = [name_of(schema, name) for name in (OFFSET, PARTITION, DATE)]
+    return {f"{_METRICS}.default": "none", **{f"{_METRICS}.column.{name}": "full" for name in counted}}
 
 
 def _io_settings(target: LakeTarget) -> Mapping[str, Any]:

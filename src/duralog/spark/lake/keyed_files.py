@@ -5,7 +5,7 @@ Memory is bounded by the row groups of the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,45 +14,66 @@ from numpy.typing import NDArray
 
 from duralog.columnar.decoded import CHUNK_RECORDS
 from duralog.columnar.schema import KEY, OFFSET
-from duralog.kernels.key_digests import digests_of
+from duralog.kernels.key_digests import Digests, digests_of
+from duralog.scanning.key_identity import KeyIdentity
 from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, is_among, marks_of
+from duralog.spark.lake.columns import name_of
 from duralog.spark.lake.targets import LakeTarget
 
 
-def keys_of_file(target: LakeTarget, path: str, first_offset: int) -> Iterator[KeyedChunk]:
+def keys_of_file(
+    target: LakeTarget, path: str, first_offset: int, identity: KeyIdentity = KeyIdentity.BYTES
+) -> Iterator[KeyedChunk]:
     """The keys of a table's file, as far as the log still has offsets like theirs. No row there is a tombstone."""
-    for rows in _batches(target, path, [KEY, OFFSET]):
-        offsets = _int64s(rows.column(OFFSET))
-        keys = rows.column(KEY)
+    for rows in _batches(target, path, _named(KEY, OFFSET)):
+        keys, offsets = rows.column(0), _int64s(rows.column(1))
         if len(offsets) and offsets.min() < first_offset:
             kept = offsets >= first_offset
             offsets, keys = offsets[kept], keys.filter(pa.array(kept))
-        positions, lengths, data = _places(keys)
         marks = marks_of(offsets, np.zeros(len(offsets), np.bool_))
-        yield KeyedChunk(digests_of(data, positions, lengths), marks, len(offsets), 0)
+        yield KeyedChunk(digests_of_keys(keys, identity), marks, len(offsets), 0)
 
 
 def rows_of_file(target: LakeTarget, path: str, wanted: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows with these offsets, which are in order."""
-    for rows in _batches(target, path, schema.names):
-        chosen = is_among(_int64s(rows.column(OFFSET)), wanted)
+    offset = schema.get_field_index(name_of(schema, OFFSET))
+    for rows in _batches(target, path, lambda _: schema.names):
+        chosen = is_among(_int64s(rows.column(offset)), wanted)
         if chosen.any():
             kept = rows if chosen.all() else rows.filter(pa.array(chosen))
-            yield pa.RecordBatch.from_arrays([kept.column(name) for name in schema.names], schema=schema)
+            yield pa.RecordBatch.from_arrays(kept.columns, schema=schema)
 
 
 def count_of_file(target: LakeTarget, path: str, wanted: Numbers) -> tuple[int, int]:
     """How many rows a file has, and how many of them have one of these offsets."""
     total = found = 0
-    for rows in _batches(target, path, [OFFSET]):
+    for rows in _batches(target, path, _named(OFFSET)):
         total += rows.num_rows
-        found += int(np.count_nonzero(is_among(_int64s(rows.column(OFFSET)), wanted)))
+        found += int(np.count_nonzero(is_among(_int64s(rows.column(0)), wanted)))
     return total, found
 
 
-def _batches(target: LakeTarget, path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def columns_of_file(target: LakeTarget, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of all rows."""
+    yield from _batches(target, path, lambda _: names)
+
+
+def digests_of_keys(keys: pa.Array, identity: KeyIdentity) -> Digests:
+    """The digests of keys without nulls."""
+    positions, lengths, data = _places(keys)
+    return digests_of(data, *identity.narrowed(data, positions, lengths))
+
+
+def _batches(target: LakeTarget, path: str, columns: Callable[[pa.Schema], list[str]]) -> Iterator[pa.RecordBatch]:
+    """Columns of a file, in the order in which they are chosen from its schema."""
     with target.file_system.open_input_file(target.path(path)) as file, pq.ParquetFile(file) as parquet:
-        yield from parquet.iter_batches(CHUNK_RECORDS, columns=columns)
+        names = columns(parquet.schema_arrow)
+        for batch in parquet.iter_batches(CHUNK_RECORDS, columns=names):
+            yield batch.select(names)
+
+
+def _named(*columns: str) -> Callable[[pa.Schema], list[str]]:
+    return lambda schema: [name_of(schema, column) for column in columns]
 
 
 def _int64s(column: pa.Array) -> Numbers:

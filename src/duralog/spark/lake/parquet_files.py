@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from duralog.columnar import schema as record_schema
 from duralog.spark.connector_columns import TIMESTAMP_TYPE
-from duralog.spark.lake.columns import DATE
+from duralog.spark.lake.columns import DATE, name_of, table_schema
 from duralog.spark.lake.targets import LakeTarget
 
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -31,7 +31,8 @@ _MOST_OPEN_FILES = 32
 _MOST_WAITING_FILES = 1024
 """Wrong times of a producer may be on any day."""
 
-# A dictionary pays where values repeat. Keys and values are mostly long and different, and their statistics of no use.
+# A dictionary pays where values repeat. Keys and values are mostly long and different, and their statistics of no use,
+# unless they are columns.
 _DICTIONARY = (record_schema.TOPIC, record_schema.PARTITION, TIMESTAMP_TYPE, DATE)
 _STATISTICS = (*_DICTIONARY, record_schema.OFFSET, record_schema.TIMESTAMP)
 
@@ -147,8 +148,8 @@ class _PartitionFile:
         size = int(records.nbytes)
         self.waiting_bytes += size
         self._records += records.num_rows
-        self._offsets.add(records.column(record_schema.OFFSET))
-        self._times.add(records.column(record_schema.TIMESTAMP).cast(pa.int64()))
+        self._offsets.add(records.column(name_of(self._schema, record_schema.OFFSET)))
+        self._times.add(records.column(name_of(self._schema, record_schema.TIMESTAMP)).cast(pa.int64()))
         for name, column in zip(self._schema.names, records.columns, strict=True):
             self._null_counts[name] += column.null_count
         return size
@@ -161,8 +162,9 @@ class _PartitionFile:
                 self._sink,
                 self._schema,
                 compression="zstd",
-                use_dictionary=[name for name in _DICTIONARY if name in self._schema.names],
-                write_statistics=[name for name in _STATISTICS if name in self._schema.names],
+                use_dictionary=_is_typed(self._schema) or [name for name in _DICTIONARY if name in self._schema.names],
+                write_statistics=_is_typed(self._schema)
+                or [name for name in _STATISTICS if name in self._schema.names],
             )
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
@@ -193,6 +195,11 @@ class _PartitionFile:
             # A writer that is not closed would be closed by the garbage collector, with errors that cannot be caught.
             self._writer.close()
         self._stack.__exit__(type(error), error, error.__traceback__)
+
+
+def _is_typed(schema: pa.Schema) -> bool:
+    """Whether there is more in it than records as they are."""
+    return not set(schema) <= set(table_schema(headers=True, date=True))
 
 
 class _Extent:

@@ -16,6 +16,7 @@ _FOLDER = re.compile(r"snapshot-\d{6,}/")
 
 class ParquetTable(LakeTable):
     has_commits = False
+    _why_not_wider = "Parquet files of one folder must have the same types, and those that are there stay"
 
     def _load(self) -> TableState | None:
         return self._state_file()

@@ -22,7 +22,9 @@ import pyarrow as pa
 from duralog.errors import DuralogError
 from duralog.scanning.locations import Location
 from duralog.spark.lake.columns import without
+from duralog.spark.lake.evolution import Evolution, SchemaConflict
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile
+from duralog.spark.lake.stored_schema import stored_schema
 from duralog.spark.lake.table_state import TableFormat, TableState, read_state, write_state
 from duralog.spark.lake.targets import LakeTarget
 
@@ -51,7 +53,7 @@ class TableSpec:
     target: LakeTarget
     """The table's own folder."""
     schema: pa.Schema
-    """Of all columns, the one it is partitioned by included."""
+    """Of a table of records as they are: all columns, the one it is partitioned by included."""
     partition_column: str
     catalog: Mapping[str, str] = field(default_factory=dict)
     """For Iceberg: pyiceberg's own settings."""
@@ -74,12 +76,17 @@ class LakeTable(ABC):
     """Where in the table's folder data files go; it ends with a slash, unless it is empty."""
     has_partition_column = False
     """Whether the files themselves hold the column that the table is partitioned by."""
+    _why_not_wider: str | None = None
+    """Why the files of before cannot be read with a wider type, if so."""
     has_commits = True
     """Whether only files count that were committed. Otherwise all do that lie in the folder."""
 
     def __init__(self, spec: TableSpec) -> None:
         self.spec = spec
         self.state = self._load()
+        self.schema = self._stored_schema(self.state)
+        """Of all columns, the one it is partitioned by included: those that the next commit writes."""
+        self._evolution = Evolution(self.schema)
 
     @abstractmethod
     def _load(self) -> TableState | None:
@@ -100,8 +107,35 @@ class LakeTable(ABC):
     @property
     def file_schema(self) -> pa.Schema:
         """Of the columns that the files themselves hold."""
-        spec = self.spec
-        return spec.schema if self.has_partition_column else without(spec.schema, spec.partition_column)
+        return self.schema if self.has_partition_column else without(self.schema, self.spec.partition_column)
+
+    def _stored_schema(self, state: TableState | None) -> pa.Schema:
+        found = stored_schema(state, self.spec.where)
+        return self.spec.schema if found is None else found
+
+    def _check_columns(self, state: TableState | None, found: Sequence[str]) -> None:
+        """A table that others have made, or changed, must have the columns that were written to it."""
+        expected = self._stored_schema(state).names
+        # A run may have died after it had added columns, and before it had written to them.
+        is_typed = stored_schema(state, self.spec.where) is not None
+        if list(found) != expected and not (is_typed and set(expected) <= set(found)):
+            raise TableRefused(
+                f"{self.spec.where}: the table has other columns: expected {', '.join(expected)}, found"
+                f" {', '.join(found)}"
+            )
+
+    def evolve(self, evolution: Evolution, *, is_rewritten: bool) -> None:
+        """Write these columns from now on. `is_rewritten` says whether no file of before stays.
+
+        Raises `SchemaConflict`, with nothing changed, where the format does not have such a change.
+        """
+        if evolution.widened and not is_rewritten and self._why_not_wider is not None:
+            raise SchemaConflict(
+                f"{self.spec.where}: column {evolution.widened[0]}: {self._why_not_wider}. The table stays as it was;"
+                " give another target, or write it as Iceberg, which has wider types"
+            )
+        self.schema = evolution.schema
+        self._evolution = evolution
 
     def begin(self, state: TableState) -> None:
         """Before the first file of the first run is written. `state` is one in which nothing is in the table.
@@ -129,6 +163,7 @@ class LakeTable(ABC):
         self._commit(state, added, removed)
         write_state(self.spec.target, self.spec.state_name, state)
         self.state = state
+        self._evolution = Evolution(self.schema)
         self._clean_up()
 
     def _clean_up(self) -> None:
@@ -168,14 +203,6 @@ def split_options(target_options: Mapping[str, str] | None) -> tuple[dict[str, s
 def first_line(error: Exception) -> str:
     """What went wrong, without the stack that some libraries put into their messages."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def check_columns(where: str, found: Sequence[str], expected: Sequence[str]) -> None:
-    """A table that others have made, or changed, must have the columns of the records."""
-    if list(found) != list(expected):
-        raise TableRefused(
-            f"{where}: the table has other columns: expected {', '.join(expected)}, found {', '.join(found)}"
-        )
 
 
 def _is_data(path: str) -> bool:

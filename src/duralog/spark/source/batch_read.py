@@ -40,15 +40,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
+    from duralog.schemas.typed_columns import TypedColumns
     from duralog.spark.source.pushed_filters import PushedFilters
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-def reader_of(schema: StructType, options: ReadOptions, snapshot: FrameSnapshot | None) -> DataSourceReader:
+def reader_of(
+    schema: StructType, options: ReadOptions, snapshot: FrameSnapshot | None, typed: TypedColumns | None = None
+) -> DataSourceReader:
     # In a worker of Spark, log lines are dropped unless the user lets Spark collect them; then the plan is useful.
     logging.getLogger("duralog.spark").setLevel(logging.INFO)
-    columns = Columns(schema, options)
+    columns = Columns(schema, options, typed)
     if options.prune_by_filters:
         if not HAS_FILTERS:
             raise InvalidOption(needs("4.1", "option pruneByFilters", "gives a source none of the filters"))

@@ -1,4 +1,6 @@
-"""What happens to damaged batches with `mode=PERMISSIVE`: they are left out, and each of them is reported.
+"""What happens to damage with `mode=PERMISSIVE`: damaged batches are left out, payloads that do not decode are null.
+
+All of it is reported.
 
 A damaged batch has no rows that could be trusted, not even a number of them; what is known is the file, the bytes, the
 offsets that may be missing, and why. There are two places for that, as users of Spark know them from its own sources:
@@ -10,29 +12,44 @@ offsets that may be missing, and why. There are two places for that, as users of
   task that is repeated writes it again, and nothing is counted twice. It is complete before it has its name.
 
 One of the two must be there: a read that would leave something out silently is refused.
+
+A payload that does not decode is reported with its bytes: in the column `_corrupt` of its own row, or as a line. Lines
+are kept until the task ends. After `_MOST_BYTES` of them, what follows is counted, and is the last line.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import pyarrow as pa
 
 from duralog.columnar import schema as record_schema
 from duralog.scanning.locations import Location
 from duralog.scanning.slices import CorruptBytes, Slice
+from duralog.schemas.typed_columns import DecodedRecords
 from duralog.spark.source.spark_schema import CORRUPT, Columns
+
+_MOST_BYTES = 16 << 20
+_PLACE = (record_schema.TOPIC, record_schema.PARTITION, record_schema.OFFSET)
+_PAYLOADS = (record_schema.KEY, record_schema.VALUE)
 
 
 class CorruptReport:
     """Of one task. `add` is what the reader of slices calls at damage."""
 
-    def __init__(self, folder: Location | None) -> None:
+    def __init__(self, folder: Location | None, decoded_types: str) -> None:
         self._folder = folder
+        self._decoded_types = decoded_types
         self._pending: list[CorruptBytes] = []
         self._lines: list[str] = []
+        self._left_bytes = _MOST_BYTES
+        self._more: dict[tuple[str, int], _More] = {}
+        """Payloads that have no line of their own, by partition."""
 
     def add(self, damage: CorruptBytes) -> None:
         if self._folder is None:
@@ -40,6 +57,26 @@ class CorruptReport:
         else:
             where = {"topic": damage.topic, "partition": damage.partition}
             self._lines.append(json.dumps({**where, **_fields(damage)}))
+
+    def add_payloads(self, decoded: DecodedRecords) -> None:
+        """Payloads that do not decode. With the column, their rows have them already."""
+        if self._folder is None:
+            return
+        rows = decoded.corrupt().to_pylist()
+        for number, row in enumerate(rows):
+            if row is not None:
+                topic, partition, offset = (decoded.columns[name][number].as_py() for name in _PLACE)
+                self._add_payload(topic, partition, offset, row)
+
+    def _add_payload(self, topic: str, partition: int, offset: int, row: dict[str, Any]) -> None:
+        if self._left_bytes <= 0:
+            more = self._more.setdefault((topic, partition), _More(offset, row["reason"]))
+            more.last_offset, more.count = offset, more.count + 1
+            return
+        payloads = {name: base64.b64encode(row[name]).decode() for name in _PAYLOADS if row[name] is not None}
+        line = {"topic": topic, "partition": partition, "firstOffset": offset, "lastOffset": offset}
+        self._lines.append(json.dumps({**line, "reason": row["reason"], **payloads}))
+        self._left_bytes -= len(self._lines[-1])
 
     def take_rows(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         """The damage since the last call, for the column."""
@@ -66,16 +103,37 @@ class CorruptReport:
         from duralog.spark.lake.targets import LakeTarget
 
         target = LakeTarget(self._folder.url, dict(self._folder.options))
-        name = _file_name(slices)
+        name = _file_name(slices, self._decoded_types)
         if is_complete or not target.exists(name):
-            target.replace(name, "".join(f"{line}\n" for line in self._lines).encode())
+            lines = [*self._lines, *(json.dumps(more.line(*place)) for place, more in self._more.items())]
+            target.replace(name, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _file_name(slices: Sequence[Slice]) -> str:
-    """The same for the same offsets of the same directory, and for no others: reads may share a folder."""
+@dataclass(slots=True)
+class _More:
+    first_offset: int
+    reason: str
+    last_offset: int = 0
+    count: int = 0
+
+    def line(self, topic: str, partition: int) -> dict[str, object]:
+        return {
+            "topic": topic,
+            "partition": partition,
+            "firstOffset": self.first_offset,
+            "lastOffset": self.last_offset,
+            "reason": f"{self.count} more payloads between these offsets do not decode; the first one: {self.reason}",
+        }
+
+
+def _file_name(slices: Sequence[Slice], decoded_types: str) -> str:
+    """The same for the same offsets of the same directory, decoded alike, and for no others.
+
+    Reads may share a folder.
+    """
     first = slices[0]
     read = [(part.location.url, part.topic, part.partition, part.start_offset, part.end_offset) for part in slices]
-    digest = sha256(json.dumps(read).encode()).hexdigest()[:16]
+    digest = sha256(json.dumps([read, decoded_types]).encode()).hexdigest()[:16]
     # A topic's name may be nearly as long as that of a file.
     return f"{first.topic[:100]}-{first.partition}-{first.start_offset}-{digest}.json"
 

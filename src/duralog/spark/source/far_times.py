@@ -32,5 +32,5 @@ def accept_far_times() -> None:
 
 
 def refuse_far_times() -> None:
-    """As PySpark has it: the worker may go on to another source, which does not expect them."""
+    """As PySpark has it: the worker may then read another source, which does not expect them."""
     VariantUtils._get_timestamp = _decode  # type: ignore[method-assign]

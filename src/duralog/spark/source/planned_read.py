@@ -6,22 +6,25 @@ The batch source and `duralog.spark.explain` both use it, so that what is explai
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duralog.errors import UnknownTopic
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.locations import Location, open_store
-from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, resolve, select_partitions
-from duralog.scanning.planning import Plan, plan
+from duralog.scanning.cluster.directories import Paths
+from duralog.scanning.cluster.served import ServedLogs
+from duralog.scanning.cluster.sources import ClusterPlan
+from duralog.scanning.logs import AnyPlan, Logs
+from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, select_partitions
 from duralog.scanning.slices import DataLoss
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.source.frame_snapshot import FrameSnapshot
 from duralog.spark.source.read_options import ReadOptions
-from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     from duralog.spark.source.pushed_filters import PushedFilters
@@ -29,37 +32,40 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-def explain(path: str, options: Mapping[str, str] | None = None, **more: str) -> Plan:
+def explain(path: Paths, options: Mapping[str, str] | None = None, **more: str) -> AnyPlan:
     """What `spark.read.format("duralog").options(...).load(path)` would read, and what it leaves out.
 
     Options whose names are not Python names (`kafka.isolation.level`) go into `options`. `str()` of the result is for
-    people.
+    people. Of several directories, it says which copy of each partition is read, why, and what the others have.
     """
-    return plan_read(ReadOptions.of({**(options or {}), **more, "path": path}, streaming=False))
+    if isinstance(path, str | os.PathLike):
+        place = {"path": os.fspath(path)}
+    else:
+        place = {"paths": json.dumps([os.fspath(each) for each in path])}
+    return plan_read(ReadOptions.of({**(options or {}), **more, **place}, streaming=False))
 
 
 def take_snapshot(options: ReadOptions) -> FrameSnapshot:
     """What the options mean now, in offsets."""
-    with _collector_paused(), open_store(options.path, options.storage_options) as store:
-        return FrameSnapshot.of(store, _resolve(store, options, data_loss_handler(options)))
+    with _collector_paused(), options.logs.open() as logs:
+        log_problems(logs)
+        return FrameSnapshot.of(logs, _resolve(logs, options, data_loss_handler(options)))
 
 
 def plan_read(
     options: ReadOptions, snapshot: FrameSnapshot | None = None, filters: PushedFilters | None = None
-) -> Plan:
+) -> AnyPlan:
     """The slices of a batch read: of a snapshot, or of what the options mean now."""
-    if snapshot is not None:
-        Location.of(options.path, options.storage_options).remember(snapshot.objects)
-    with _collector_paused(), open_store(options.path, options.storage_options) as store:
+    remembered = () if snapshot is None else snapshot.objects
+    with _collector_paused(), options.logs.open(remembered=remembered) as logs:
         on_data_loss = data_loss_handler(options)
         if snapshot is None:
-            ranges = _resolve(store, options, on_data_loss)
+            ranges = _resolve(logs, options, on_data_loss)
         else:
-            ranges = snapshot.ranges_left(store, on_data_loss)
+            ranges = snapshot.ranges_left(logs, on_data_loss)
         if filters is not None:
             ranges = filters.narrow(ranges)
-        planned = plan(
-            store,
+        planned = logs.plan(
             ranges,
             isolation=options.isolation,
             max_slice_bytes=options.max_split_bytes,
@@ -67,38 +73,54 @@ def plan_read(
             times=ANY_TIME if filters is None else TimeRange(filters.not_before_ms, filters.before_ms),
             on_data_loss=on_data_loss,
         )
-    _logger.info("%s: %s", options.path, planned)
+    log_plan(options, planned)
     return planned
 
 
-def _resolve(store: Store, options: ReadOptions, on_data_loss: OnDataLoss | None) -> dict[TopicPartition, OffsetRange]:
-    return resolve_bounds(store, chosen_partitions(store, options), options, on_data_loss)
+def log_plan(options: ReadOptions, planned: AnyPlan) -> None:
+    if not isinstance(planned, ClusterPlan):
+        _logger.info("%s: %s", options.path, planned)
+        return
+    _logger.info("%s: %s", options.path, planned.summary())
+    for healed in planned.healed:
+        _logger.warning("%s", healed)
 
 
-def chosen_partitions(store: Store, options: ReadOptions, *, may_be_gone: bool = False) -> list[TopicPartition]:
+def log_problems(logs: Logs) -> None:
+    """What is wrong with the directories of a cluster does not stop a read."""
+    if isinstance(logs, ServedLogs):
+        for problem in logs.problems:
+            _logger.warning("%s", problem)
+
+
+def _resolve(logs: Logs, options: ReadOptions, on_data_loss: OnDataLoss | None) -> dict[TopicPartition, OffsetRange]:
+    return resolve_bounds(logs, chosen_partitions(logs, options), options, on_data_loss)
+
+
+def chosen_partitions(logs: Logs, options: ReadOptions, *, may_be_gone: bool = False) -> list[TopicPartition]:
     """The partitions that the options name, those of every topic if they name none.
 
     `UnknownTopic` for one that is not there; with `may_be_gone` it is left out.
     """
     selection = options.selection
-    there = set(store.topics()) if may_be_gone else None
+    there = set(logs.topics()) if may_be_gone else None
     if selection.assigned is not None:
         assigned: Mapping[str, Collection[int]] = selection.assigned
         if there is not None:
             assigned = {
-                topic: set(of) & set(store.partitions(topic)) for topic, of in assigned.items() if topic in there
+                topic: set(of) & set(logs.partitions(topic)) for topic, of in assigned.items() if topic in there
             }
-        return select_partitions(store, assigned=assigned)
+        return select_partitions(logs, assigned=assigned)
     if selection.topics is not None:
-        return select_partitions(store, topics=[name for name in selection.topics if there is None or name in there])
-    found = select_partitions(store, pattern=selection.pattern or ".*")
+        return select_partitions(logs, topics=[name for name in selection.topics if there is None or name in there])
+    found = select_partitions(logs, pattern=selection.pattern or ".*")
     if selection.pattern is None and not found and not may_be_gone:
         raise UnknownTopic(f"{options.path}: there are no topics: no folder is a partition, TOPIC-NUMBER")
     return found
 
 
 def resolve_bounds(
-    store: Store,
+    logs: Logs,
     partitions: list[TopicPartition],
     options: ReadOptions,
     on_data_loss: OnDataLoss | None,
@@ -106,9 +128,7 @@ def resolve_bounds(
     """Where the options say that reading starts and ends, in offsets."""
     for bound in (options.start, options.end):
         _check_named(bound, partitions, is_start=bound is options.start)
-    return resolve(
-        store, partitions, options.start, options.end, isolation=options.isolation, on_data_loss=on_data_loss
-    )
+    return logs.resolve(partitions, options.start, options.end, isolation=options.isolation, on_data_loss=on_data_loss)
 
 
 def _check_named(bound: Bound, partitions: list[TopicPartition], *, is_start: bool) -> None:

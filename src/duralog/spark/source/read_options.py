@@ -1,7 +1,8 @@
 """The options of a read, batch or streaming: those of Spark's Kafka connector, and a few of files.
 
-Names and values mean the same as in the connector. Instead of brokers, there is `path`. Without a subscription, which
-the connector requires, every topic of the directory that is not internal is read. `startingTimestamp` wins over
+Names and values mean the same as in the connector. Instead of brokers, there is `path`: a log directory, or a glob or a
+manifest of those of a cluster; `load([...])` gives several as `paths`. Without a subscription, which the connector
+requires, every topic that is not internal is read. `startingTimestamp` wins over
 `startingOffsetsByTimestamp`, and that over `startingOffsets`; likewise for the ends. `subscribePattern` is a regular
 expression of Python.
 
@@ -10,16 +11,21 @@ All values are checked before a file is touched.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from duralog.errors import InvalidConfig
+from duralog.errors import InvalidConfig, SchemaError
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.cluster.directories import is_of_cluster
 from duralog.scanning.locations import Location, is_same_file_system
+from duralog.scanning.logs import LogSet
 from duralog.scanning.offset_ranges import Bound, Offsets, Timestamps
 from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES
+from duralog.schemas.decode_options import NAMES as PAYLOAD_OPTIONS
+from duralog.schemas.decode_options import Decode
 from duralog.spark.option_text import (
     STORAGE_PREFIX,
     InvalidOption,
@@ -43,6 +49,10 @@ PERMISSIVE = "PERMISSIVE"
 
 BOTH = (
     "path",
+    "paths",
+    "cluster",
+    "toEnd",
+    "includeCopies",
     "assign",
     "subscribe",
     "subscribePattern",
@@ -59,6 +69,7 @@ BOTH = (
     "mode",
     "badRecordsPath",
 )
+TYPED = tuple(name for name in PAYLOAD_OPTIONS if name != "mode")
 ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
@@ -92,9 +103,9 @@ class TriggerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    path: str
-    storage_options: Mapping[str, str] = field(repr=False)
-    """May hold secrets, so they are not shown."""
+    logs: LogSet
+    include_copies: bool
+    """Whether there are columns that say which copy a record comes from."""
     selection: TopicSelection
     start: Bound
     end: Bound
@@ -110,7 +121,14 @@ class ReadOptions:
     mode: str
     bad_records: Location | None
     """The folder for the report of damage."""
+    decode: Decode | None = field(default=None, repr=False)
+    """How keys and values are decoded; None if they stay bytes. May hold secrets of a registry."""
     limits: TriggerLimits = field(default_factory=TriggerLimits)
+
+    @property
+    def path(self) -> str:
+        """For messages."""
+        return str(self.logs)
 
     @property
     def is_permissive(self) -> bool:
@@ -121,14 +139,14 @@ class ReadOptions:
         """From Spark's options. While `streaming` is not known, it is None, and what depends on it is not checked."""
         given = _Given(options, streaming)
         mode = given.value("mode", lambda name, text: one_of(name, text, (FAILFAST, PERMISSIVE)), FAILFAST)
-        path, storage = given.path(), storage_options(options)
+        logs = _logs(given, storage_options(options))
         if given.get("badRecordsPath") is not None and mode != PERMISSIVE:
             raise InvalidOption(
                 "option badRecordsPath is for mode PERMISSIVE: with FAILFAST the first damage is an error"
             )
         return cls(
-            path=path,
-            storage_options=storage,
+            logs=logs,
+            include_copies=_of_cluster(given, "includeCopies", logs.is_cluster),
             selection=_selection(given),
             start=_start(given),
             end=_end(given),
@@ -140,9 +158,19 @@ class ReadOptions:
             prune_by_filters=given.value("pruneByFilters", boolean, False),
             max_split_bytes=given.value("maxSplitBytes", size_bytes, DEFAULT_MAX_SLICE_BYTES),
             mode=mode,
-            bad_records=given.value("badRecordsPath", lambda _, folder: _report_folder(folder, path, storage), None),
+            bad_records=given.value("badRecordsPath", lambda _, folder: _report_folder(folder, logs), None),
+            decode=_decode(options, mode),
             limits=_limits(given),
         )
+
+
+def _decode(options: Mapping[str, str], mode: str) -> Decode | None:
+    spelled = {name.lower(): name for name in TYPED}
+    given = {spelled[name.lower()]: value for name, value in options.items() if name.lower() in spelled}
+    try:
+        return Decode.of({**given, "mode": mode})
+    except SchemaError as error:
+        raise InvalidOption(str(error)) from None
 
 
 class _Given:
@@ -159,8 +187,6 @@ class _Given:
                 raise InvalidOption(
                     "option pruneByFilters is for batch reads: Spark does not give a stream the filters"
                 )
-        if "paths" in self._values:
-            raise InvalidOption("one log directory is read at a time: load each, and unite them with union")
         if "location" in self._values:
             raise InvalidOption(
                 "a table of a catalog cannot be read: Spark hands a source in Python none of its options;"
@@ -168,7 +194,7 @@ class _Given:
             )
         check_consumer_options(options)
         # A batch read takes all at once, so limits of a trigger do nothing there, as with the connector.
-        known = (*BOTH, *(() if streaming else ENDS), *LIMITS, *WITHOUT_EFFECT)
+        known = (*BOTH, *TYPED, *(() if streaming else ENDS), *LIMITS, *WITHOUT_EFFECT)
         refuse_unknown(options, (*known, ISOLATION_LEVEL), prefixes=(STORAGE_PREFIX, KAFKA_PREFIX))
 
     def get(self, name: str) -> str | None:
@@ -178,20 +204,58 @@ class _Given:
         text = self.get(name)
         return default if text is None else parse(name, text)
 
-    def path(self) -> str:
-        path = self.get("path")
-        if not path:
+    def paths(self) -> tuple[str, ...]:
+        """What `load` was given: one path, or a list of them as JSON."""
+        path, listed = self.get("path"), self.value("paths", _listed_paths, None)
+        if path and listed:
+            raise InvalidOption("options path and paths cannot be used together: give one of them")
+        if not path and not listed:
             raise InvalidOption(
                 'there is no option path: name the log directory, as in load("/var/lib/kafka/data");'
                 " a table of a catalog cannot be read"
             )
-        return path
+        return (path,) if path else listed
 
 
-def _report_folder(folder: str, path: str, storage: Mapping[str, str]) -> Location:
+def _listed_paths(name: str, text: str) -> tuple[str, ...]:
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        listed = None
+    if not isinstance(listed, list) or not listed or not all(isinstance(each, str) and each for each in listed):
+        raise refused(name, text, 'a JSON list of log directories such as ["/backup/broker-1", "/backup/broker-2"]')
+    return tuple(listed)
+
+
+def _logs(given: _Given, storage: Mapping[str, str]) -> LogSet:
+    """Several directories are those of one cluster."""
+    paths = given.paths()
+    named = is_of_cluster(paths[0] if len(paths) == 1 else paths)
+    is_cluster = given.value("cluster", boolean, named)
+    if len(paths) > 1 and not is_cluster:
+        raise InvalidOption(
+            f"option cluster is false, and there are {len(paths)} directories: without it, one is read at a time;"
+            " load each, and unite them with union"
+        )
+    to_end = _of_cluster(given, "toEnd", is_cluster)
+    return LogSet.of(paths, storage, is_cluster=is_cluster, to_end=to_end)
+
+
+def _of_cluster(given: _Given, name: str, is_cluster: bool) -> bool:
+    wanted: bool = given.value(name, boolean, False)
+    if wanted and not is_cluster:
+        raise InvalidOption(
+            f"option {name} is for the directories of a cluster, and this is one directory: give several, or"
+            " cluster=true to read one as that of a cluster"
+        )
+    return wanted
+
+
+def _report_folder(folder: str, logs: LogSet) -> Location:
     """Made absolute here, since tasks run in other directories. The storage options are those of the logs."""
     try:
-        return Location.of(folder, storage if is_same_file_system(folder, path) else None)
+        is_there = any(is_same_file_system(folder, path) for path in logs.paths)
+        return Location.of(folder, logs.storage_options if is_there else None)
     except InvalidConfig as error:
         raise InvalidOption(f"option badRecordsPath: {error}") from None
 

@@ -3,17 +3,19 @@
 A source does not learn from Spark which columns a query uses, so the columns are those of the option `columns` or of
 the user's own `schema(...)`; neither may name one that is not there, or give it another type. Only these are decoded.
 
-`_corrupt` exists with `mode=PERMISSIVE`. See `corrupt_report`.
+`_corrupt` exists with `mode=PERMISSIVE`. See `corrupt_report`. With typed payloads it has the bytes of keys and values
+that do not decode, too. `_copy` and `_healed` exist for the directories of a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -24,12 +26,22 @@ from pyspark.sql.types import (
 )
 
 from duralog.columnar import schema as record_schema
+from duralog.scanning.slices import Slice
+from duralog.schemas.decode_options import split_columns
+from duralog.schemas.payloads import Decoded
+from duralog.schemas.typed_columns import DecodedRecords, TypedColumns
 from duralog.spark.connector_columns import TIMESTAMP_TYPE, connector_column, record_columns
+from duralog.spark.fitting_types import fitted
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.source.read_options import ReadOptions
+from duralog.spark.source.typed_read import corrupt_payloads, spark_types
 from duralog.spark.spark_versions import arrow_schema
 
 CORRUPT = "_corrupt"
+COPY = "_copy"
+"""The log directory that a record comes from."""
+HEALED = "_healed"
+"""Whether that is another one than the chosen one, which has not the record, or not without damage."""
 CORRUPT_FIELDS = (
     ("file", StringType()),
     ("position", LongType()),
@@ -38,6 +50,7 @@ CORRUPT_FIELDS = (
     ("lastOffset", LongType()),
     ("reason", StringType()),
 )
+OnBadPayloads = Callable[[DecodedRecords], None]
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _CONNECTOR: dict[str, DataType] = {
     record_schema.KEY: BinaryType(),
@@ -52,44 +65,67 @@ _ALL: dict[str, DataType] = {
     **_CONNECTOR,
     record_schema.HEADERS: _HEADERS,
     CORRUPT: StructType([StructField(name, type_) for name, type_ in CORRUPT_FIELDS]),
+    COPY: StringType(),
+    HEALED: BooleanType(),
 }
+_PAYLOAD_FIELDS = ((record_schema.KEY, BinaryType()), (record_schema.VALUE, BinaryType()))
 _NEVER_NULL = (record_schema.TOPIC, record_schema.PARTITION, record_schema.OFFSET)
 _BY_LOWER = {name.lower(): name for name in _ALL}
 
 
-def schema_of(options: ReadOptions) -> StructType:
+def schema_of(options: ReadOptions, typed: TypedColumns | None = None) -> StructType:
     """The schema of a read for which the user gave none."""
     if options.columns is not None:
-        names = [_known(name, options) for name in options.columns]
+        names = _chosen(options, typed)
         if len(set(names)) != len(names):
             raise InvalidOption(f"option columns names a column twice: {', '.join(options.columns)}")
     else:
         names = list(_CONNECTOR)
         if options.include_headers:
             names.append(record_schema.HEADERS)
+        if options.include_copies:
+            names += [COPY, HEALED]
         if options.is_permissive and options.bad_records is None:
             names.append(CORRUPT)
     _check_damage_is_reported(names, options)
-    return StructType([StructField(name, _ALL[name]) for name in names])
+    types = _types(typed)
+    return StructType([StructField(name, types[name]) for name in names])
+
+
+def _types(typed: TypedColumns | None) -> dict[str, DataType]:
+    """Of all columns that there are."""
+    if typed is None:
+        return _ALL
+    corrupt = StructType([StructField(name, type_) for name, type_ in (*CORRUPT_FIELDS, *_PAYLOAD_FIELDS)])
+    return {**_ALL, CORRUPT: corrupt, **spark_types(typed)}
+
+
+def _chosen(options: ReadOptions, typed: TypedColumns | None) -> list[str]:
+    """The columns that the option names, by themselves or by their fields."""
+    names = options.columns if typed is None else split_columns(options.columns)
+    return [_known(name, options) for name in names or ()]
 
 
 class Columns:
     """The columns of one read, as Spark asked for them: `schema` is what the source said, or the user's own."""
 
-    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+    def __init__(self, schema: StructType, options: ReadOptions, typed: TypedColumns | None = None) -> None:
+        self._typed = typed
+        self._reports_payloads = typed is not None and options.bad_records is not None
+        types = _types(typed)
         self.names = [_known(field.name, options) for field in schema.fields]
         """As this module spells them."""
         if not self.names:
             raise InvalidOption("a schema without columns cannot be read: name one, such as offset")
         if len(set(self.names)) != len(self.names):
             raise InvalidOption(f"the schema names a column twice: {', '.join(schema.names)}")
-        if options.columns is not None and self.names != [_known(name, options) for name in options.columns]:
+        if options.columns is not None and self.names != _chosen(options, typed):
             raise InvalidOption("option columns and the schema differ: give one of them")
         for name, field in zip(self.names, schema.fields, strict=True):
             # Only the kind of data is compared: Spark may have made a nested field nullable, or not.
-            if field.dataType.simpleString() != _ALL[name].simpleString():
+            if field.dataType.simpleString() != types[name].simpleString():
                 raise InvalidOption(
-                    f"column {field.name} is of type {_ALL[name].simpleString()}, not {field.dataType.simpleString()}:"
+                    f"column {field.name} is of type {types[name].simpleString()}, not {field.dataType.simpleString()}:"
                     " read it as it is and cast it afterwards"
                 )
             if not field.nullable and name not in _NEVER_NULL:
@@ -98,19 +134,45 @@ class Columns:
         self._schema = arrow_schema(schema)
 
     @property
+    def decoded_types(self) -> str:
+        """The payloads that are decoded, and to what."""
+        names = () if self._typed is None else (name for name, _ in self._typed.decoders if name in self.names)
+        return ", ".join(f"{name} {self._schema.field(name).type}" for name in names)
+
+    @property
     def of_records(self) -> list[str]:
         """What has to be decoded. At least one column, since a batch without any has no rows."""
-        return record_columns(self.names) or [record_schema.OFFSET]
+        names = record_columns([name for name in self.names if name not in (COPY, HEALED)])
+        if self._typed is not None:
+            corrupt = [CORRUPT] if CORRUPT in self.names else []
+            names = self._typed.needed([*names, *corrupt], with_places=self._reports_payloads)
+        return names or [record_schema.OFFSET]
 
-    def batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Decoded records as Spark wants them."""
-        arrays = [
-            pa.nulls(records.num_rows, field.type)
-            if name == CORRUPT
-            else _fitting(connector_column(records, name), field)
-            for name, field in zip(self.names, self._schema, strict=True)
-        ]
+    def batch(
+        self, records: pa.RecordBatch, found: Slice | None = None, on_bad: OnBadPayloads | None = None
+    ) -> pa.RecordBatch:
+        """Decoded records as Spark wants them. `found` is the slice of a cluster's copy that they come from."""
+        decoded = None if self._typed is None else self._typed.decode(records, self._fit)
+        if decoded is not None and decoded.bad and on_bad is not None:
+            on_bad(decoded)
+        typed_names = () if self._typed is None else {name for name, _ in self._typed.decoders}
+        arrays = []
+        for name, field in zip(self.names, self._schema, strict=True):
+            if name == CORRUPT:
+                nothing = pa.nulls(records.num_rows, field.type)
+                arrays.append(nothing if decoded is None else corrupt_payloads(decoded, field.type))
+            elif decoded is not None and name in typed_names:
+                arrays.append(decoded.columns[name])
+            elif found is not None and name in (COPY, HEALED):
+                value = found.location.url if name == COPY else found.is_from_other_copy
+                arrays.append(pa.repeat(pa.scalar(value, field.type), records.num_rows))
+            else:
+                arrays.append(_fitting(connector_column(records, name), field))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _fit(self, name: str, decoded: Decoded) -> Decoded:
+        """A column may be decoded for `_corrupt` alone."""
+        return fitted(decoded, self._schema.field(self.names.index(name)).type) if name in self.names else decoded
 
     def rows(self, values: Iterable[dict[str, object]]) -> pa.RecordBatch:
         """Rows made here, with values for some of the columns."""
@@ -133,6 +195,8 @@ def _known(name: str, options: ReadOptions) -> str:
         raise InvalidOption(f"there is no column {name}; there are {', '.join(_ALL)}")
     if known == CORRUPT and not options.is_permissive:
         raise InvalidOption(f"there is no column {CORRUPT} without mode=PERMISSIVE: the first damage is an error")
+    if known in (COPY, HEALED) and not options.logs.is_cluster:
+        raise InvalidOption(f"there is no column {known} of one log directory: it is for those of a cluster")
     return known
 
 

@@ -12,6 +12,8 @@ What must always be true:
   first batch.
 - Each refresh opens the directory again, since a read-only store shows what was there when it was opened.
 
+Several directories are those of a cluster: each refresh chooses the copies again (`stream_history`).
+
 Records that retention deleted before they were read, a partition that is gone, a log that ends before the place where
 the query stood, a topic that was created again while the query ran: all that is data loss. With `failOnDataLoss` (the
 default) it is an error; without, it is logged and the query continues with what is there.
@@ -29,13 +31,13 @@ from pyspark.sql.types import StructType
 
 from duralog.errors import OffsetOutOfRange
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.locations import open_store
-from duralog.scanning.offset_ranges import FROM_EARLIEST, TO_LATEST, Bound, OffsetRange, Timestamps, resolve
-from duralog.scanning.planning import plan
+from duralog.scanning.logs import Logs
+from duralog.scanning.offset_ranges import FROM_EARLIEST, TO_LATEST, Bound, OffsetRange, Timestamps
 from duralog.spark.plain_errors import plain_errors
-from duralog.spark.source.planned_read import chosen_partitions, data_loss_handler, resolve_bounds
+from duralog.spark.source.planned_read import chosen_partitions, data_loss_handler, log_plan, resolve_bounds
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import Columns
+from duralog.spark.source.stream_history import StreamHistory, not_back, present, waiting
 from duralog.spark.source.stream_limits import within_bytes
 from duralog.spark.source.stream_offsets import OffsetJson, Positions, distance, from_json, only, shared_out, to_json
 from duralog.spark.source.task_reading import SliceTask, read_task
@@ -48,10 +50,11 @@ from duralog.spark.spark_versions import (
     SupportsTriggerAvailableNow,
 )
 from duralog.storage.log.time_lookup import LATEST
-from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from duralog.schemas.typed_columns import TypedColumns
 
 REFRESH_SECONDS = 0.1
 """Between two refreshes of a directory that had nothing new. Spark itself would ask a hundred times a second."""
@@ -64,8 +67,8 @@ _logger = logging.getLogger(__name__)
 class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Of one query. Pickled into tasks for `read`, which needs nothing of its state."""
 
-    def __init__(self, schema: StructType, options: ReadOptions) -> None:
-        self._columns = Columns(schema, options)
+    def __init__(self, schema: StructType, options: ReadOptions, typed: TypedColumns | None = None) -> None:
+        self._columns = Columns(schema, options, typed)
         self._options = options
         self._target: Positions | None = None
         """For `Trigger.AvailableNow`: where everything ended when the query began."""
@@ -74,6 +77,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen: Positions | None = None
         self._topic_ids: dict[str, str] = {}
         """Of the topics that this query has seen. Its checkpoint knows them by name alone, as the connector's does."""
+        self._history = StreamHistory()
         self._last_trigger: float | None = None
         self._next_refresh = float("-inf")
 
@@ -82,9 +86,9 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetJson:  # noqa: N802
         """The same whenever Spark asks: once for the end of the first batch, and again for its tasks."""
         if self._initial is None:
-            with plain_errors(), self._open() as store:
-                partitions = chosen_partitions(store, self._options)
-                ranges = resolve_bounds(store, partitions, self._options, data_loss_handler(self._options))
+            with plain_errors(), self._open() as logs:
+                partitions = chosen_partitions(logs, self._options)
+                ranges = resolve_bounds(logs, partitions, self._options, data_loss_handler(self._options))
                 self._initial = to_json({partition: found.start_offset for partition, found in ranges.items()})
         return self._initial
 
@@ -98,8 +102,8 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with plain_errors(), self._open() as store:
-            self._target = self._ends(store)
+        with plain_errors(), self._open() as logs:
+            self._target = self._ends(logs)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetJson:  # noqa: N802
         with plain_errors():
@@ -109,16 +113,18 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._initial
             self._wait()
             began = time.monotonic()
-            with self._open() as store:
-                ends = self._ends(store)
+            with self._open() as logs:
+                ends = waiting(logs, begin, self._ends(logs))
                 self._seen = ends
                 if self._target is not None:
                     ends = _not_behind(self._target, begin, ends)
                 self._check_loss(begin, ends)
-                self._check_topics(store, begin)
-                begin = self._begins(store, begin, ends)
+                self._check_topics(logs, begin)
+                self._check_history(logs, begin)
+                ends = not_back(logs, begin, ends)
+                begin = self._begins(logs, begin, ends)
                 if not isinstance(limit, ReadAllAvailable):
-                    ends = self._limited(store, begin, ends)
+                    ends = self._limited(logs, begin, ends)
             if distance(begin, ends):
                 self._last_trigger = time.monotonic()
             else:
@@ -131,23 +137,24 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with plain_errors():
             starts = from_json(start)
-            with self._open() as store:
-                ends = self._still_there(store, starts, from_json(end))
-                begin = self._begins(store, starts, ends)
+            with self._open() as logs:
+                ends = self._still_there(logs, starts, from_json(end))
+                self._check_topics(logs, ends)
+                self._check_history(logs, starts)
+                begin = self._begins(logs, starts, ends)
                 ranges = {
                     partition: OffsetRange(begin[partition], end_offset)
                     for partition, end_offset in ends.items()
                     if end_offset > begin[partition]
                 }
-                planned = plan(
-                    store,
+                planned = logs.plan(
                     ranges,
                     isolation=self._options.isolation,
                     max_slice_bytes=self._options.max_split_bytes,
                     min_slices=self._options.min_partitions,
                     on_data_loss=data_loss_handler(self._options),
                 )
-            _logger.info("%s: %s", self._options.path, planned)
+            log_plan(self._options, planned)
             return [SliceTask(slices) for slices in planned.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -155,8 +162,8 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # How it is found out
 
-    def _open(self) -> Store:
-        return open_store(self._options.path, self._options.storage_options)
+    def _open(self) -> Logs:
+        return self._options.logs.open()
 
     def _wait(self) -> None:
         pause = self._next_refresh - time.monotonic()
@@ -168,24 +175,23 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = time.monotonic()
         self._next_refresh = now + max(REFRESH_SECONDS, _PAUSE_TO_REFRESH * (now - began))
 
-    def _ends(self, store: Store) -> Positions:
+    def _ends(self, logs: Logs) -> Positions:
         """Up to where each partition can be read now."""
-        ranges = resolve(
-            store,
-            chosen_partitions(store, self._options, may_be_gone=True),
+        ranges = logs.resolve(
+            chosen_partitions(logs, self._options, may_be_gone=True),
             FROM_EARLIEST,
             TO_LATEST,
             isolation=self._options.isolation,
         )
         return {partition: found.end_offset for partition, found in ranges.items()}
 
-    def _begins(self, store: Store, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
+    def _begins(self, logs: Logs, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
         """Where reading begins: partitions that are new to the query begin at their start, which should be 0."""
         begins = only(start, ends)
         for partition in ends:
             if partition not in begins:
                 begins[partition] = 0
-                first = store.partition(*partition).start_offset
+                first = logs.start_offset(partition)
                 if first > 0:
                     self._report_loss(
                         f"{partition} is new to the query, but its log starts at offset {first}, not at 0"
@@ -193,12 +199,12 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     begins[partition] = first
         return begins
 
-    def _still_there(self, store: Store, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
+    def _still_there(self, logs: Logs, start: Mapping[TopicPartition, int], ends: Positions) -> Positions:
         """The ends without those of partitions that went after Spark wrote them down."""
-        numbers = {topic: set(store.partitions(topic)) for topic in store.topics()}
+        there = set(present(logs, ends))
         found = {}
         for partition, end_offset in ends.items():
-            if partition.partition in numbers.get(partition.topic, ()):
+            if partition in there:
                 found[partition] = end_offset
             elif end_offset > start.get(partition, 0):
                 self._report_loss(f"{partition} is gone; it was to be read up to offset {end_offset}")
@@ -211,13 +217,17 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif ends[partition] < offset:
                 self._report_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
 
-    def _check_topics(self, store: Store, start: Mapping[TopicPartition, int]) -> None:
+    def _check_topics(self, logs: Logs, start: Mapping[TopicPartition, int]) -> None:
         """A topic that was deleted and created again has other records at the offsets where the query stood."""
-        for topic in {partition.topic for partition in start}.intersection(store.topics()):
-            topic_id = store.topic_id(topic)
+        for topic in {partition.topic for partition in start}.intersection(logs.topics()):
+            topic_id = logs.topic_id(topic)
             if topic_id is not None and self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 self._topic_ids[topic] = topic_id
                 self._report_loss(f"the topic {topic} was deleted and created again since the query read it")
+
+    def _check_history(self, logs: Logs, start: Mapping[TopicPartition, int]) -> None:
+        for difference in self._history.differences(logs, start):
+            self._report_loss(difference)
 
     def _report_loss(self, what: str) -> None:
         if self._options.fail_on_data_loss:
@@ -227,7 +237,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         _logger.warning("%s: %s: records may be lost", self._options.path, what)
 
-    def _limited(self, store: Store, begin: Positions, ends: Positions) -> Positions:
+    def _limited(self, logs: Logs, begin: Positions, ends: Positions) -> Positions:
         limits = self._options.limits
         if limits.min_offsets is not None and self._target is None and distance(begin, ends) < limits.min_offsets:
             waited = None if self._last_trigger is None else time.monotonic() - self._last_trigger
@@ -236,7 +246,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if limits.max_offsets is not None:
             ends = shared_out(begin, ends, limits.max_offsets)
         if limits.max_bytes is not None:
-            ends = within_bytes(store, begin, ends, limits.max_bytes)
+            ends = within_bytes(logs, begin, ends, limits.max_bytes)
         return ends
 
 

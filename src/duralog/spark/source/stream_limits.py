@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.logs import Logs
 from duralog.spark.source.stream_offsets import Positions
 from duralog.storage.log.view import LogView
-from duralog.storage.store import Store
 
 
 def within_bytes(
-    store: Store, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most_bytes: int
+    logs: Logs, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most_bytes: int
 ) -> Positions:
     """An end about `most_bytes` of log files away, or the end itself."""
-    views = {partition: store.partition(*partition).view for partition in end if end[partition] > start[partition]}
+    views = {partition: logs.log(partition).view for partition in end if end[partition] > start[partition]}
     sizes = {partition: _bytes_between(view, start[partition], end[partition]) for partition, view in views.items()}
     total = sum(sizes.values())
     if total <= most_bytes:

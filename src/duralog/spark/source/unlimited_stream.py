@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
@@ -23,14 +23,20 @@ from duralog.spark.option_text import InvalidOption
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.stream import DuralogStreamReader
+from duralog.spark.source.stream_history import waiting
 from duralog.spark.source.stream_offsets import OffsetJson, from_json, to_json
 from duralog.spark.spark_versions import HAS_READ_LIMITS, needs
 
+if TYPE_CHECKING:
+    from duralog.schemas.typed_columns import TypedColumns
 
-def stream_reader_of(schema: StructType, options: ReadOptions) -> DuralogStreamReader:
+
+def stream_reader_of(
+    schema: StructType, options: ReadOptions, typed: TypedColumns | None = None
+) -> DuralogStreamReader:
     """The reader that this version of Spark can call."""
     if HAS_READ_LIMITS:
-        return DuralogStreamReader(schema, options)
+        return DuralogStreamReader(schema, options, typed)
     limits = options.limits
     for name, limit in (
         ("maxOffsetsPerTrigger", limits.max_offsets),
@@ -40,21 +46,23 @@ def stream_reader_of(schema: StructType, options: ReadOptions) -> DuralogStreamR
         if limit is not None:
             why = "does not say where a query stands. Leave the option out: each micro-batch then has all new records"
             raise InvalidOption(needs("4.2", f"option {name}", why))
-    return UnlimitedStreamReader(schema, options)
+    return UnlimitedStreamReader(schema, options, typed)
 
 
 class UnlimitedStreamReader(DuralogStreamReader):
-    def __init__(self, schema: StructType, options: ReadOptions) -> None:
-        super().__init__(schema, options)
+    def __init__(self, schema: StructType, options: ReadOptions, typed: TypedColumns | None = None) -> None:
+        super().__init__(schema, options, typed)
         self._first_end: OffsetJson | None = None
 
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
         with plain_errors():
             self._wait()
             began = time.monotonic()
-            with self._open() as store:
-                ends = self._ends(store)
-                self._check_topics(store, ends)
+            with self._open() as logs:
+                stood = self._seen or {}
+                ends = waiting(logs, stood, self._ends(logs))
+                self._check_topics(logs, ends)
+                self._check_history(logs, stood)
             if ends == self._seen:
                 self._rest(began)
             self._seen = ends

@@ -18,7 +18,8 @@ from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, InvalidConfig, OffsetOutOfRange
 from duralog.scanning.keyed_offsets import is_among, live_offsets, marks_of
 from duralog.spark.jobs.snapshot import SnapshotReport, SnapshotTable, snapshot
-from duralog.spark.jobs.snapshots.task import PartitionTask, snapshot_partition
+from duralog.spark.jobs.snapshots.partition_task import PartitionTask
+from duralog.spark.jobs.snapshots.task import snapshot_partition
 from duralog.spark.lake.tables import LakeTable
 from duralog.storage.store import Store
 from tests.support.places import GOLDEN
@@ -550,10 +551,10 @@ def test_a_state_that_says_nothing_of_the_last_run(job: Snapshots) -> None:
 
 
 def test_a_log_that_changes_between_the_passes(job: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
-    task_module = importlib.import_module("duralog.spark.jobs.snapshots.task")
+    rows_module = importlib.import_module("duralog.spark.jobs.snapshots.latest_rows")
     job.create()
     job.append(("a", "1"), ("b", "1"))
-    monkeypatch.setattr(task_module, "rows_of_log", lambda *_: iter(()))
+    monkeypatch.setattr(rows_module, "rows_of_log", lambda *_: iter(()))
     with pytest.raises(
         DuralogError, match="users-0: the log was compacted or cut while it was read, 2 records are missing"
     ):

@@ -111,7 +111,7 @@ def test_limits_of_a_trigger() -> None:
 
 
 def test_options_of_the_file_system() -> None:
-    assert batch(**{"fs.access_key": "a", "FS.Region": "b"}).storage_options == {"access_key": "a", "region": "b"}
+    assert batch(**{"fs.access_key": "a", "FS.Region": "b"}).logs.storage_options == {"access_key": "a", "region": "b"}
     assert storage_options({"path": "x"}) == {}
 
 
@@ -119,7 +119,7 @@ def test_options_of_the_file_system() -> None:
     ("options", "told"),
     [
         ({"subscrib": "t"}, "there is no option subscrib: did you mean subscribe?"),
-        ({"zzz": "t"}, "there is no option zzz. There are path, assign, subscribe,"),
+        ({"zzz": "t"}, "there is no option zzz. There are path, paths, cluster, toEnd, includeCopies, assign"),
         (
             {"kafka.isolation.lvl": "x"},
             "there is no option kafka.isolation.lvl, .* did you mean kafka.isolation.level?",
@@ -157,7 +157,7 @@ def test_options_of_the_file_system() -> None:
         ({"badRecordsPath": "nope://x", "mode": "PERMISSIVE"}, "option badRecordsPath: path: 'nope://x': no such file"),
         ({"maxTriggerDelay": "ten"}, "maxTriggerDelay is 'ten': give a time with its unit"),
         ({"maxSplitBytes": "0"}, "maxSplitBytes is '0': give a number of bytes, at least 1"),
-        ({"paths": '["/a", "/b"]'}, "one log directory is read at a time"),
+        ({"paths": '["/a", "/b"]'}, "options path and paths cannot be used together"),
         ({"location": "file:/logs"}, "a table of a catalog cannot be read: .* use CREATE TEMPORARY VIEW"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is 10, more than"),
     ],

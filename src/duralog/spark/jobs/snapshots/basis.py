@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from duralog.errors import DuralogError
 from duralog.format.topic_partition import TopicPartition
+from duralog.spark.lake.row_planning import PlannedRows
+from duralog.spark.lake.stored_schema import IDENTITY
 from duralog.spark.lake.table_state import TableState
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.retention import COMPACT
@@ -40,6 +42,15 @@ def why_not_from(
             "tombstones after the last one may have been compacted away since: it must be of the end of the log, and"
             " younger than delete.retention.ms of the cluster metadata"
         )
+    return None
+
+
+def why_not_as_planned(before: TableState, planned: PlannedRows) -> str | None:
+    """Why the rows of the last snapshot are not those that this run would make, None if they are."""
+    if planned.evolution.is_change:
+        return f"the columns have changed: {', '.join(planned.evolution.changes())}"
+    if planned.details.get(IDENTITY) != before.details.get(IDENTITY):
+        return "keys are told apart in another way than the last time"
     return None
 
 

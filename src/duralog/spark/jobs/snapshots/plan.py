@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from duralog.columnar.schema import PARTITION
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.scanning.planning import plan
-from duralog.spark.jobs.snapshots.task import PartitionTask
+from duralog.spark.jobs.snapshots.partition_task import PartitionTask
 from duralog.spark.lake.parquet_table import ParquetVersions
+from duralog.spark.lake.row_planning import RowRequest
+from duralog.spark.lake.table_rows import TableRows
 from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable
 from duralog.spark.lake.writing_right import WritingRight
@@ -28,7 +29,7 @@ class SnapshotRequest:
     as_of_ms: int | None
     as_of_offsets: Mapping[str, Mapping[int, int]]
     full: bool
-    headers: bool
+    rows: RowRequest
     map_bytes: int
     max_slice_bytes: int
 
@@ -52,10 +53,11 @@ def partition_tasks(
     basis: Basis,
     request: SnapshotRequest,
     *,
+    rows: TableRows,
     right: WritingRight,
     run: int,
 ) -> list[PartitionTask]:
-    """A task for each partition that has something to do. `run` is the number of this run."""
+    """A task for each partition that has something to do. `run` is the number of this run, `rows` what it writes."""
     spec = table.spec
     planned = plan(store, ranges, isolation=request.isolation, max_slice_bytes=request.max_slice_bytes)
     copies = isinstance(table, ParquetVersions)
@@ -74,14 +76,16 @@ def partition_tasks(
                 topic=spec.topic,
                 partition=number,
                 slices=slices,
-                files=files_of.get(f"{PARTITION}={number}", ()),
+                files=files_of.get(f"{spec.partition_column}={number}", ()),
                 first_offset=first_offset,
                 most_keys=known + wanted.end_offset - wanted.start_offset,
                 map_bytes=request.map_bytes,
                 right=right,
                 target=spec.target,
                 folder=table.data_folder,
-                schema=table.file_schema,
+                rows=replace(rows, schema=table.file_schema),
+                column=spec.partition_column,
+                is_only=len(ranges) == 1,
                 stem=f"part-{run:06d}-{number:05d}-{right.run_id[:8]}",
                 copies=copies,
             )

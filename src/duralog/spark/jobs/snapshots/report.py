@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +39,16 @@ class SnapshotTable:
     """The snapshot is of the records before these."""
     shuffled_partitions: tuple[int, ...]
     """Those whose keys did not fit into the memory of one task."""
+    bad_records: int = 0
+    """Among the rows that this run wrote: with a key or value that does not decode."""
+    left_out_fields: Mapping[str, int] = field(default_factory=dict)
+    """Fields of JSON for which the table has no column, and how often this run met them: no sample had them."""
+    unavailable_rows: int = 0
+    """Among the rows that this run wrote: with a value that the database left out, and that the log has not either."""
+    findings: tuple[str, ...] = ()
+    """How keys and values are decoded, in sentences for people."""
+    column_changes: tuple[str, ...] = ()
+    """New and wider columns of a table that was there before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +69,7 @@ class SnapshotReport:
             "topic string, path string, format string, live_keys long, deleted_keys long, keyless_records long,"
             " records_read long, read_bytes long, files long, written_bytes long, removed_files long,"
             " is_incremental boolean, why_full string, start_offsets map<int, long>, end_offsets map<int, long>,"
-            " shuffled_partitions array<int>"
+            " shuffled_partitions array<int>, bad_records long, left_out_fields map<string, long>,"
+            " unavailable_rows long, findings array<string>, column_changes array<string>"
         )
         return spark.createDataFrame([asdict(table) for table in self.tables], schema)

@@ -11,8 +11,8 @@ a task that runs twice writes the same files.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,15 +20,17 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
-from duralog.columnar.schema import PARTITION
-from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, keys_of_log, live_offsets, rows_of_log
+from duralog.scanning.executor import Advance, ignore_progress
+from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, keys_of_log, live_offsets
 from duralog.scanning.slices import Slice, slices_by_task
-from duralog.spark.connector_columns import record_columns
-from duralog.spark.executor import task_failure
+from duralog.schemas.payloads import count_left_out
+from duralog.spark.executor import SparkExecutor, task_failure
 from duralog.spark.jobs.key_shuffle import keys_frame, last_marks, mark_batches
-from duralog.spark.jobs.snapshots.task import PartitionOutcome, PartitionTask, check_complete, copied_path
-from duralog.spark.lake.columns import to_table_columns
-from duralog.spark.lake.keyed_files import count_of_file, keys_of_file, rows_of_file
+from duralog.spark.jobs.snapshots.keyless_changes import last_truncate
+from duralog.spark.jobs.snapshots.latest_rows import LatestRows
+from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
+from duralog.spark.jobs.snapshots.task import check_complete, copied_path
+from duralog.spark.lake.keyed_files import count_of_file, keys_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 from duralog.spark.plain_errors import plain_errors
 
@@ -55,6 +57,9 @@ class _Written:
     deleted_keys: int
     records_read: int
     keyless_records: int
+    bad_records: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    unavailable_rows: int = 0
     added: list[DataFile] = field(default_factory=list)
     is_kept: bool = False
     """Whether it is a file that stays as it is."""
@@ -63,7 +68,16 @@ class _Written:
 def snapshot_by_shuffle(spark: SparkSession, task: PartitionTask) -> PartitionOutcome:
     """As `task.snapshot_partition`, with the memory and the cores of all executors."""
     sources = _sources(task)
+    if task.rows.unwrap is not None:
+        # Every task must know it before the first one writes.
+        parts = [replace(task, slices=source.slices) for source in sources if source.slices]
+        found = SparkExecutor(spark).run(parts, _last_truncate, weight=lambda part: part.size_bytes, name="truncates")
+        task = replace(task, truncated_offset=max(found, default=-1))
     return _outcome(task, sources, _shuffle(spark, task, sources))
+
+
+def _last_truncate(task: PartitionTask, _: Advance = ignore_progress) -> int:
+    return last_truncate(task)
 
 
 def _sources(task: PartitionTask) -> list[_Source]:
@@ -97,9 +111,9 @@ def _keys_of(task: PartitionTask, source: _Source, number: int) -> Iterator[pa.R
 
     def chunks() -> Iterator[KeyedChunk]:
         if source.file is not None:
-            yield from keys_of_file(task.target, source.file, task.first_offset)
+            yield from keys_of_file(task.target, source.file, task.first_offset, task.rows.identity)
             return
-        for chunk in keys_of_log(source.slices):
+        for chunk in keys_of_log(source.slices, task.rows.identity):
             counts[:] += (chunk.records, chunk.keyless)
             yield chunk
 
@@ -114,38 +128,31 @@ def _write(task: PartitionTask, source: _Source, number: int, marks: Numbers) ->
     # The two counts are the only marks below zero. Which is which: no more records are without a key than there are.
     keyless, records = sorted((-1 - marks[marks < 0]).tolist())
     marks = marks[marks >= 0]
-    wanted = live_offsets(marks)
-    counts = {
-        "source": number,
-        "live_keys": len(wanted),
-        "deleted_keys": len(marks) - len(wanted),
-        "records_read": records,
-        "keyless_records": keyless,
-    }
+    wanted = live_offsets(marks[(marks >> 1) > task.truncated_offset])
+    counts = {"source": number, "records_read": records, "keyless_records": keyless}
     if source.file is not None:
-        total, latest = count_of_file(task.target, source.file, wanted)
-        check_complete(task.topic, task.partition, len(wanted) - latest)
-        if latest == total:
+        total, found = count_of_file(task.target, source.file, wanted)
+        check_complete(task.topic, task.partition, len(wanted) - found)
+        if found == total:
             if task.copies:
                 task.target.copy(source.file, copied_path(task, source.file))
-            return _Written(**counts, is_kept=True)
+            return _Written(**counts, live_keys=found, deleted_keys=len(marks) - found, is_kept=True)
     value = str(task.partition)
-    left = len(wanted)
     stem = f"{task.stem}-{number:06d}"
-    with ParquetFiles(task.target, task.schema, column=PARTITION, stem=stem, folder=task.folder) as files:
-        for rows in _rows_of(task, source, wanted):
+    latest = LatestRows(task, wanted)
+    with ParquetFiles(task.target, task.rows.schema, column=task.column, stem=stem, folder=task.folder) as files:
+        for rows in latest.of_log(source.slices) if source.file is None else latest.of_file(source.file):
             files.write(value, rows)
-            left -= rows.num_rows
-        check_complete(task.topic, task.partition, left)
-        return _Written(**counts, added=files.finish())
-
-
-def _rows_of(task: PartitionTask, source: _Source, wanted: Numbers) -> Iterator[pa.RecordBatch]:
-    if source.file is not None:
-        yield from rows_of_file(task.target, source.file, wanted, task.schema)
-    else:
-        for records in rows_of_log(source.slices, wanted, record_columns(task.schema.names)):
-            yield to_table_columns(records, task.schema)
+        check_complete(task.topic, task.partition, len(wanted) - latest.records)
+        return _Written(
+            **counts,
+            live_keys=latest.rows,
+            deleted_keys=len(marks) - latest.rows,
+            bad_records=latest.bad,
+            left_out=latest.left_out,
+            unavailable_rows=latest.unavailable,
+            added=files.finish(),
+        )
 
 
 def _outcome(task: PartitionTask, sources: list[_Source], written: list[_Written]) -> PartitionOutcome:
@@ -158,4 +165,7 @@ def _outcome(task: PartitionTask, sources: list[_Source], written: list[_Written
         deleted_keys=sum(found.deleted_keys for found in written),
         records_read=sum(found.records_read for found in written),
         keyless_records=sum(found.keyless_records for found in written),
+        bad_records=sum(found.bad_records for found in written),
+        left_out=count_left_out(found.left_out for found in written),
+        unavailable_rows=sum(found.unavailable_rows for found in written),
     )

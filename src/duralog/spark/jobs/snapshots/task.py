@@ -11,79 +11,34 @@ the map, the task reports this and has written nothing (`PartitionOutcome.is_too
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-import pyarrow as pa
-
-from duralog.columnar.schema import PARTITION
 from duralog.errors import StorageError
 from duralog.kernels.offset_map import DEFAULT_LOAD_FACTOR, OffsetMap, map_bytes_for
 from duralog.scanning.executor import Advance, ignore_progress
-from duralog.scanning.keyed_offsets import MapFull, Numbers, keys_of_log, live_offsets, put_all, rows_of_log
-from duralog.scanning.slices import Slice
-from duralog.spark.connector_columns import record_columns
-from duralog.spark.lake.columns import to_table_columns
-from duralog.spark.lake.keyed_files import count_of_file, keys_of_file, rows_of_file
+from duralog.scanning.keyed_offsets import MapFull, Numbers, keys_of_log, live_offsets, put_all
+from duralog.spark.jobs.snapshots.keyless_changes import KeylessChanges
+from duralog.spark.jobs.snapshots.latest_rows import LatestRows
+from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
+from duralog.spark.lake.keyed_files import count_of_file, keys_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
-from duralog.spark.lake.targets import LakeTarget
-from duralog.spark.lake.writing_right import WritingRight
 
 _MOST_FILES = 16
 """If a partition has more files that could stay, they become one: each run adds one at least."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTask:
-    """What the snapshot of one partition is made of."""
-
-    topic: str
-    partition: int
-    slices: tuple[Slice, ...]
-    """Of the log, from where the previous snapshot ended."""
-    files: tuple[str, ...]
-    """Of the previous snapshot."""
-    first_offset: int
-    """Where the log begins now: rows of the previous snapshot from before are gone from it."""
-    most_keys: int
-    """There cannot be more."""
-    map_bytes: int
-    right: WritingRight
-    target: LakeTarget
-    folder: str
-    schema: pa.Schema
-    stem: str
-    copies: bool
-    """Whether files that stay have to be in the folder of this run, too."""
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(found.size_bytes for found in self.slices)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionOutcome:
-    partition: int
-    added: list[DataFile] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    live_keys: int = 0
-    deleted_keys: int = 0
-    """Keys whose last record is a tombstone."""
-    records_read: int = 0
-    """Of the log."""
-    keyless_records: int = 0
-    is_too_large: bool = False
 
 
 def snapshot_partition(task: PartitionTask, _: Advance = ignore_progress) -> PartitionOutcome:
     """Make the snapshot of one partition."""
     memory_bytes = min(task.map_bytes, map_bytes_for(task.most_keys, DEFAULT_LOAD_FACTOR))
     offset_map = OffsetMap(memory_bytes)
+    identity = task.rows.identity
+    changes = None if task.rows.unwrap is None else KeylessChanges(task)
     records = keyless = 0
     try:
         for path in task.files:
-            for chunk in keys_of_file(task.target, path, task.first_offset):
+            for chunk in keys_of_file(task.target, path, task.first_offset, identity):
                 put_all(offset_map, chunk)
-        for chunk in keys_of_log(task.slices):
+        for chunk in keys_of_log(task.slices, identity, changes):
             put_all(offset_map, chunk)
             records += chunk.records
             keyless += chunk.keyless
@@ -91,41 +46,51 @@ def snapshot_partition(task: PartitionTask, _: Advance = ignore_progress) -> Par
         return PartitionOutcome(partition=task.partition, is_too_large=True)
     marks = offset_map.offsets()
     del offset_map
-    wanted = live_offsets(marks)
-    added, removed = _write(task, wanted)
+    count = len(marks)
+    wanted = live_offsets(marks if changes is None else changes.left_of(marks))
+    del marks
+    written = _write(task, wanted)
     return PartitionOutcome(
         partition=task.partition,
-        added=added,
-        removed=removed,
-        live_keys=len(wanted),
-        deleted_keys=len(marks) - len(wanted),
+        added=written.added,
+        removed=written.removed,
+        live_keys=written.rows,
+        deleted_keys=count - written.rows,
         records_read=records,
         keyless_records=keyless,
+        bad_records=written.latest.bad,
+        left_out=written.latest.left_out,
+        unavailable_rows=written.latest.unavailable,
     )
 
 
-def _write(task: PartitionTask, wanted: Numbers) -> tuple[list[DataFile], list[str]]:
+class _Written(NamedTuple):
+    added: list[DataFile]
+    removed: list[str]
+    rows: int
+    """Of the table's files, those included that stay."""
+    latest: LatestRows
+
+
+def _write(task: PartitionTask, wanted: Numbers) -> _Written:
     kept, rewritten = _sorted_out(task, wanted)
     value = str(task.partition)
-    left = len(wanted) - sum(kept.values())
+    latest = LatestRows(task, wanted)
     with (
         task.right.used(),
-        ParquetFiles(task.target, task.schema, column=PARTITION, stem=task.stem, folder=task.folder) as files,
+        ParquetFiles(task.target, task.rows.schema, column=task.column, stem=task.stem, folder=task.folder) as files,
     ):
         for path in rewritten:
-            for rows in rows_of_file(task.target, path, wanted, task.schema):
+            for rows in latest.of_file(path):
                 files.write(value, rows)
-                left -= rows.num_rows
-        columns = record_columns(task.schema.names)
-        for records in rows_of_log(task.slices, wanted, columns):
-            files.write(value, to_table_columns(records, task.schema))
-            left -= records.num_rows
-        check_complete(task.topic, task.partition, left)
+        for rows in latest.of_log(task.slices):
+            files.write(value, rows)
+        check_complete(task.topic, task.partition, len(wanted) - sum(kept.values()) - latest.records)
         added = files.finish()
         if task.copies:
             for path in kept:
                 task.target.copy(path, copied_path(task, path))
-    return added, rewritten
+    return _Written(added, rewritten, sum(kept.values()) + latest.rows, latest)
 
 
 def _sorted_out(task: PartitionTask, wanted: Numbers) -> tuple[dict[str, int], list[str]]:
@@ -154,4 +119,4 @@ def check_complete(topic: str, partition: int, missing: int) -> None:
 
 def copied_path(task: PartitionTask, path: str) -> str:
     """Where a file that stays has its copy."""
-    return f"{task.folder}{PARTITION}={task.partition}/{path.rpartition('/')[2]}"
+    return f"{task.folder}{task.column}={task.partition}/{path.rpartition('/')[2]}"

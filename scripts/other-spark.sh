@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
-# Runs the tests that every version of Spark must pass with the oldest one, or those that are named.
-# Its environment is build/oldest-spark: the packages of .venv, with the Spark of requirements-oldest-spark.txt before them.
-# Usage: scripts/oldest-spark.sh [tests...]; .venv must be there, with requirements-dev.txt
+# Runs the tests that every version of Spark must pass with another version than that of requirements.txt.
+# Its environment is build/spark-VERSION: the packages of .venv, with the Spark of requirements-spark-VERSION.txt before them.
+# Usage: scripts/other-spark.sh VERSION [tests...], as in scripts/other-spark.sh 4.0; .venv must be there, with requirements-dev.txt
 set -euo pipefail
 cd "$(dirname "$0")/.."
-requirements=requirements-oldest-spark.txt
-env=build/oldest-spark
+version=${1:?Name a version: $(echo requirements-spark-*.txt)}
+shift
+requirements=requirements-spark-$version.txt
+env=build/spark-$version
 stamp=$env/.installed
 
-# Frames, views and cached frames in several queries, streams, writes and jobs.
+# Frames, views and cached frames in several queries, typed payloads, clusters, streams, writes, jobs and lake tables.
 tests=(
+    tests/spark/test_cluster_batch.py
     tests/spark/test_executor.py
     tests/spark/test_frame_queries.py
     tests/spark/test_frame_snapshot.py
     tests/spark/test_job_compact.py
+    tests/spark/test_job_export.py
     tests/spark/test_job_snapshot.py
     tests/spark/test_job_verify.py
+    tests/spark/test_lost_transaction_index.py
     tests/spark/test_register.py
     tests/spark/test_sink_batch.py
     tests/spark/test_sink_stream.py
@@ -23,13 +28,18 @@ tests=(
     tests/spark/test_source_columns.py
     tests/spark/test_source_damage.py
     tests/spark/test_stream_query.py
+    tests/spark/test_typed_payloads.py
     tests/spark/test_versions.py
 )
 
+if [ ! -f "$requirements" ]; then
+    echo "There is no $requirements. Versions with such a file: $(echo requirements-spark-*.txt)" >&2
+    exit 2
+fi
 if [ $# -gt 0 ]; then
     tests=("$@")
 fi
-if [ ! -f "$stamp" ] || [ -n "$(find requirements* scripts/oldest-spark.sh -newer "$stamp" -print -quit)" ]; then
+if [ ! -f "$stamp" ] || [ -n "$(find requirements* scripts/other-spark.sh -newer "$stamp" -print -quit)" ]; then
     echo "Installing $requirements into $env" >&2
     .venv/bin/python -m venv --clear --without-pip "$env"
     packages='import site; print(site.getsitepackages()[0])'
