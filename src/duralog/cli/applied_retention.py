@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duralog.cli.voice.tables import plural, size_text
-from duralog.cli.voice.times import duration_text
 from duralog.config.error_text import printable
+from duralog.config.times import duration_text
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,8 +21,23 @@ from duralog.cli.voice.options import (
     parsed,
     parsed_time,
 )
+from duralog.cli.voice.payload_options import (
+    KeyFormat,
+    KeySchema,
+    SchemaRegistry,
+    SchemaRegistryConfig,
+    ValueFormat,
+    ValueSchema,
+    decode_given,
+)
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.unknown_names import names_checked
+
+if TYPE_CHECKING:
+    from duralog.cli.dump.decoded_lines import DecodedLines
+    from duralog.cli.voice.output import Output
+    from duralog.schemas.decode_options import Decode
+    from duralog.storage.log.partition_log import PartitionLog
 
 
 def lookup(
@@ -52,6 +67,12 @@ def lookup(
             rich_help_panel=WHICH,
         ),
     ] = None,
+    value_format: ValueFormat = None,
+    key_format: KeyFormat = None,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: SchemaRegistryConfig = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -59,7 +80,8 @@ def lookup(
     """Find one record by offset, time or key; show the way to it.
 
     The way is that of every read: the segment, the index entries, the batches. DIR may also be the partition's folder;
-    then --topic and --partition are not needed. Nothing is changed.
+    then --topic and --partition are not needed. Nothing is changed. With --value-format, the record is shown
+    decoded, with the name of the schema; what does not decode is shown in hex, with the reason.
 
     Exit code: 0 found, 1 there is none or something cannot be read, 2 wrong usage, 130 interrupted.
     """
@@ -68,6 +90,7 @@ def lookup(
         raise WrongUsage("give one of --offset, --time and --key")
     timestamp_ms = parsed_time("--time", time)
     key_bytes = None if key is None else parsed("--key", parse_key, key)
+    decode = decode_given(value_format, key_format, value_schema, key_schema, schema_registry, schema_registry_config)
     with errors_shown(), names_checked(path, topic, partition):
         from duralog.cli.voice.compilation import announce_compilation
         from duralog.cli.voice.logs import say_warnings
@@ -90,7 +113,19 @@ def lookup(
             opened_partition(path, topic, partition) as log,
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
         ):
-            steps = LookupSteps(log, shown.output)
+            decoded = None if decode is None else _decoded_lines(path, decode, log, shown.output)
+            steps = LookupSteps(log, shown.output, decoded)
             is_found = use_case.lookup(log, target, steps.show, on_progress=shown.bar.show)
         if not is_found or shown.output.findings:
             raise typer.Exit(FAILURE)
+
+
+def _decoded_lines(path: str, decode: Decode, log: PartitionLog, output: Output) -> DecodedLines:
+    from duralog.cli.dump.decoded_lines import DecodedLines
+    from duralog.cli.records.decoded import decoder_for
+    from duralog.cli.voice.failures import say
+    from duralog.storage.disk.found_files import directory_of
+
+    directory, _ = directory_of(path)
+    decoder = decoder_for(directory, decode, (lambda _: None) if output.quiet else say)
+    return DecodedLines(decoder, log.topic, log.partition, output)

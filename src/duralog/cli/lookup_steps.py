@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from duralog.cli.dump.batches import batch_object, batch_table, fitted_line, headers
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural
-from duralog.cli.voice.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.columnar.render import render_json, render_text
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.format.filenames import FileKind
 from duralog.format.index_entries import OffsetIndexEntry, TimeIndexEntry
 from duralog.format.layout import CONTROL_BIT
@@ -38,14 +38,19 @@ from duralog.operations.lookup import (
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.segment.segment import Segment
 
+if TYPE_CHECKING:
+    from duralog.cli.dump.decoded_lines import DecodedLines
+
 _SHOWN_SEGMENTS = 4
 _INDENT = "   > "
 
 
 class LookupSteps:
-    def __init__(self, log: PartitionLog, output: Output) -> None:
+    def __init__(self, log: PartitionLog, output: Output, decoded: DecodedLines | None = None) -> None:
+        """`decoded` shows the record if its key or value is to be decoded."""
         self._log = log
         self._output = output
+        self._decoded = decoded
         self._steps = 0
 
     def show(self, step: Step) -> None:
@@ -166,12 +171,13 @@ class LookupSteps:
         batch = found.batches[found.batch_row[0]]
         place = int(offset - batch["base_offset"]) if batch["base_offset"] >= 0 else None
         self._step("the record" if place is None else f"the record, offset {place} of its batch")
-        if self._output.as_json:
-            prefix = f'"kind":"record","topic":{json.dumps(self._log.topic)},"partition":{self._log.partition},'
-            self._output.write(render_json(found, prefix.encode()))
-        else:
-            self._output.write(render_text(found, b"   > "))
-        if batch["magic"] >= 2 and batch["attributes"] & CONTROL_BIT:
+        is_control = bool(batch["magic"] >= 2 and batch["attributes"] & CONTROL_BIT)
+        prefix = f'"kind":"record","topic":{json.dumps(self._log.topic)},"partition":{self._log.partition},'.encode()
+        decoded = None if is_control else self._decoded
+        if decoded is None or not decoded.show(found, json_prefix=prefix, text_prefix=_INDENT):
+            rendered = render_json(found, prefix) if self._output.as_json else render_text(found, _INDENT.encode())
+            self._output.write(rendered)
+        if is_control:
             self._output.note(self._log.folder, "it is a control record: consumers do not see it")
         if wanted is not None and offset != wanted:
             self._output.note(

@@ -15,7 +15,7 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from types import FrameType
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
-from duralog.cli.voice.addresses import check_no_file
+from duralog.cli.voice.addresses import check_no_file, directories_in
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.errors import MissingExtra
@@ -32,7 +32,7 @@ from duralog.operations.lock_holder import lock_holder_named
 
 if TYPE_CHECKING:
     from duralog.broker.broker import Broker
-    from duralog.broker.net.listening import Listening
+    from duralog.broker.net.listening import Listening, WebAddress
     from duralog.config import BrokerConfig
 
 _RARE_COLLECTIONS = (100_000, 50, 100)
@@ -43,17 +43,18 @@ def serve(
         str | None,
         typer.Argument(
             metavar="DIR",
-            help="The log directory; created if it does not exist. Without it, log.dirs of --server-properties.",
+            help="The log directory, or several with commas between them; created if they do not exist. Without it,"
+            " log.dirs of --server-properties.",
             show_default=False,
         ),
     ] = None,
     data: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--data",
             "-d",
             metavar="DIR",
-            help="The directory, in place of the argument.",
+            help="The directory, in place of the argument; may be given again for several disks.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -67,7 +68,7 @@ def serve(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where clients connect, 127.0.0.1:9092 by default; port 0 takes a free one. Before it may stand the"
+            help="Where clients connect, 127.0.0.1:9092 by default; port 0 takes a free one. May start with the"
             " listener's name or protocol, as in SASL_SSL://0.0.0.0:9093.",
             rich_help_panel=WHERE,
         ),
@@ -123,6 +124,51 @@ def serve(
             rich_help_panel=WHERE,
         ),
     ] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="HOST:PORT",
+            help="Serve a schema registry there, kept in the topic _schemas; a port alone is one on loopback.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    schema_registry_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schema-registry-host",
+            metavar="NAME",
+            help="Another host name under which the registry is asked; may be given again.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    schema_registry_users: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry-users",
+            metavar="FILE",
+            help="Serve the registry to these users only, as --metrics-users; changes take the role change.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    schema_registry_certificate: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry-certificate",
+            metavar="FILE",
+            help="Serve the registry with TLS, as --metrics-certificate.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    schema_registry_key: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry-key",
+            metavar="FILE",
+            help="A PEM file with the key of --schema-registry-certificate.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
     server_properties: Annotated[
         str | None,
         typer.Option("--server-properties", metavar="FILE", help="A server.properties of Kafka.", rich_help_panel=HOW),
@@ -151,7 +197,7 @@ def serve(
         bool,
         typer.Option(
             "--insecure",
-            help="Allow a listener beyond loopback that lets everyone in, without authentication.",
+            help="Allow listeners, /metrics and a registry beyond loopback that let everyone in.",
             rich_help_panel=HOW,
         ),
     ] = False,
@@ -179,31 +225,40 @@ def serve(
     It serves until SIGTERM or Ctrl-C, and then stops cleanly. It prints one line on standard output when clients can
     connect.
 
-    A listener beyond loopback needs authentication, or --insecure.
+    A listener beyond loopback needs authentication, /metrics there --metrics-users. A registry beyond loopback, or of a
+    broker with access control lists, needs --schema-registry-users. Or say --insecure.
 
     A retention set by a topic, --override, --server-properties or the cluster metadata applies as in Kafka. Without
     one, records that are older than 7 days at the start are held, with a warning, until you choose.
 
     Exit code: 0 stopped cleanly, 1 it could not start or failed, 2 wrong usage.
     """
-    if directory is not None or data is not None:
-        data = local_directory_given(directory, data)
-    if data is not None and ephemeral:
+    given: list[str] = []
+    if directory is not None or data:
+        places_given = [local_directory_given(directory, each) for each in data or (None,)]
+        given = [each for place in places_given for each in directories_in(place)]
+    if given and ephemeral:
         raise WrongUsage("--ephemeral uses a temporary directory: leave out DIR and --data")
-    if metrics is None:
-        needed = {"host": metrics_host, "users": metrics_users, "certificate": metrics_certificate, "key": metrics_key}
-        for name, value in needed.items():
-            if value:
-                raise WrongUsage(f"--metrics-{name} needs --metrics HOST:PORT")
-    if metrics_key is not None and metrics_certificate is None:
-        raise WrongUsage("--metrics-key needs --metrics-certificate FILE")
+    scraped = _WebOptions("--metrics", metrics, metrics_host, metrics_users, metrics_certificate, metrics_key)
+    registry = _WebOptions(
+        "--schema-registry",
+        schema_registry,
+        schema_registry_host,
+        schema_registry_users,
+        schema_registry_certificate,
+        schema_registry_key,
+    )
     overrides = named_values("--override", override)
+    _check_one_address(listen, advertise, overrides)
     with errors_shown(), _without_garbage_collection():
         _check_installed()
         from duralog.broker.broker import Broker
-        from duralog.broker.net.listening import Listening, MetricsAddress, check_guarded, parse_address
-        from duralog.broker.security.web_tls import WebTls
-        from duralog.broker.security.web_users import WebUsers
+        from duralog.broker.net.listening import (
+            Listening,
+            check_guarded,
+            check_registry_guarded,
+            parse_address,
+        )
         from duralog.cli.voice.logs import log_to_standard_error
 
         log_to_standard_error(quiet=quiet)
@@ -217,26 +272,77 @@ def serve(
             listening = Listening.of(settings.listening_on(listen)).told_as(advertised)
         else:
             listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
+        registry_place = registry.place(insecure=insecure)
         if not insecure:
             check_guarded(listening, settings)
-        scraped = None if metrics is None else parsed("--metrics", parse_address, metrics)
-        scraping = None
-        if scraped is not None:
-            scraping = MetricsAddress(
-                scraped,
-                tuple(metrics_host or ()),
-                tls=None if metrics_certificate is None else WebTls(metrics_certificate, metrics_key),
-                users=None if metrics_users is None else WebUsers(metrics_users),
-            )
-        place = None if ephemeral else _directory(data, settings)
+            check_registry_guarded(registry_place, settings)
+        places = None if ephemeral else _directories(given, settings)
         broker = Broker(
-            place,
+            places,
             config=settings,
             listening=listening,
-            metrics=scraping,
+            metrics=scraped.place(insecure=insecure),
+            schema_registry=registry_place,
         )
-        with nullcontext() if place is None else lock_holder_named(place):
+        with nullcontext() if places is None else lock_holder_named(*places):
             _serve(broker, ready_path)
+
+
+def _check_one_address(listen: str | None, advertise: str | None, overrides: dict[str, str]) -> None:
+    """`--listen` and `--advertise` replace what --server-properties says, but not another option."""
+    for option, value, name in (
+        ("--listen", listen, "listeners"),
+        ("--listen", listen, "advertised.listeners"),
+        ("--advertise", advertise, "advertised.listeners"),
+    ):
+        if value is not None and name in overrides:
+            instead = ", or --advertise in its place" if option == "--listen" and name != "listeners" else ""
+            raise WrongUsage(f"{option} and --override {name} contradict each other: leave one of them out{instead}")
+
+
+class _WebOptions:
+    """The options of one of the small servers beside the protocol, all named after the first."""
+
+    def __init__(
+        self,
+        option: str,
+        address: str | None,
+        hosts: list[str] | None,
+        users: str | None,
+        certificate: str | None,
+        key: str | None,
+    ) -> None:
+        if address is None:
+            for name, value in {"host": hosts, "users": users, "certificate": certificate, "key": key}.items():
+                if value:
+                    raise WrongUsage(f"{option}-{name} needs {option} HOST:PORT")
+        if key is not None and certificate is None:
+            raise WrongUsage(f"{option}-key needs {option}-certificate FILE")
+        self._option = option
+        self._address = address
+        self._hosts = tuple(hosts or ())
+        self._users = users
+        self._certificate = certificate
+        self._key = key
+
+    def place(self, *, insecure: bool) -> WebAddress | None:
+        """Where it listens. None if it is not wanted."""
+        from duralog.broker.net.listening import DEFAULT_HOST, WebAddress, check_web_guarded, parse_address
+        from duralog.broker.security.web_tls import WebTls
+        from duralog.broker.security.web_users import WebUsers
+
+        if self._address is None:
+            return None
+        text = f"{DEFAULT_HOST}:{self._address}" if self._address.isdecimal() else self._address
+        place = WebAddress(
+            parsed(self._option, parse_address, text),
+            self._hosts,
+            tls=None if self._certificate is None else WebTls(self._certificate, self._key),
+            users=None if self._users is None else WebUsers(self._users),
+        )
+        if not insecure:
+            check_web_guarded(self._option, place)
+        return place
 
 
 def _check_installed() -> None:
@@ -261,13 +367,18 @@ def _configured(settings: BrokerConfig) -> Listening:
     return Listening.at(Address(DEFAULT_HOST, DEFAULT_PORT))
 
 
-def _directory(data: str | None, settings: BrokerConfig) -> str:
-    if data is None:
-        if "log.dirs" not in settings.given and "log.dir" not in settings.given:
-            raise WrongUsage("where? Give DIR or --data DIR, --ephemeral, or log.dirs in --server-properties")
-        data = (settings.log_dirs or settings.log_dir)[0]
-    check_no_file(data)
-    return data
+def _directories(given: list[str], settings: BrokerConfig) -> Sequence[str]:
+    from duralog.storage.disk.log_directories import log_directories
+
+    if given:
+        places: Sequence[str] = log_directories(given, settings.log_dirs)
+    elif "log.dirs" in settings.given or "log.dir" in settings.given:
+        places = settings.log_dirs or settings.log_dir
+    else:
+        raise WrongUsage("where? Give DIR or --data DIR, --ephemeral, or log.dirs in --server-properties")
+    if len(places) == 1:
+        check_no_file(places[0])  # Of several, the broker continues without it.
+    return places
 
 
 def _serve(broker: Broker, ready_path: str | None) -> None:
@@ -284,6 +395,8 @@ def _serve(broker: Broker, ready_path: str | None) -> None:
         gc.enable()
         with _announced(broker, ready_path):
             broker.run()
+        if broker.store.failure is not None:
+            raise broker.store.failure
 
 
 def _allow_many_files() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.voice.engine import DEFAULT_MASTER, THREADS, Conf, EngineChoice, Master, StorageOptions, engine_given
-from duralog.cli.voice.failures import FAILURE, errors_shown
+from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
@@ -52,6 +52,8 @@ _LEAST = ("first_offset", "segments", "batches")
 _SHORT_NAME = 24
 _SMALLEST_BATCH_BYTES = 61
 _SMALLEST_RECORD_BYTES = 7
+MORE_ARGUMENTS = {"allow_extra_args": True}
+"""Of the command: it says what to do with several directories."""
 _ALIKE = 3
 """How many notes with the same text are listed."""
 
@@ -82,6 +84,11 @@ def verify(
 
     Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
     """
+    if ctx.args:
+        raise WrongUsage(
+            "one directory is checked at a time: run this for each, or compare the copies in all of them with duralog"
+            " cluster verify DIR..."
+        )
     chosen = engine_given(ctx)
     path = chosen.directory(directory, data)
     interval_bytes = index_interval_bytes(index_interval)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -10,11 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.cli.bench import command as bench_command
@@ -40,22 +39,18 @@ from duralog.cli.bench.rows import (
 )
 from duralog.cli.bench.scratch import place_for, scratch_folder
 from duralog.cli.voice.output import Output
-from duralog.command_line import app
 from duralog.errors import DuralogError
 from duralog.format import batches as reference
 from duralog.format.compression import Codec
+from tests.support import commands
 
 SECONDS = 60
 
 
-def bench(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["bench", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+bench = partial(commands.run, "bench")
 
 
-def objects(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in bench("--json", *arguments).stdout.splitlines()]
+objects = partial(commands.objects, "bench")
 
 
 def names(path: Path) -> list[str]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from duralog.cli.bench.rows import Row
-from duralog.command_line import app
+from tests.support import commands
+
+bench = partial(commands.run, "bench")
 
 
-def bench(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["bench", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def objects(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in bench("--json", *arguments).stdout.splitlines()]
+objects = partial(commands.objects, "bench")
 
 
 @pytest.fixture(scope="module")

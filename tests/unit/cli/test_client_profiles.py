@@ -136,6 +136,7 @@ def test_settings_are_translated(tmp_path: Path, lines: list[str], expected: dic
             "SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, found SCRAM-SHA-1",
         ),
         (["ssl.provider=SECRET"], "ssl.provider is not supported"),
+        (["sasl.pasword=SECRET"], "sasl.pasword is not supported; did you mean sasl.password"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, lines: list[str], told: str) -> None:

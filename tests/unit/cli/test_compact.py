@@ -8,11 +8,12 @@ import pty
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import duralog.storage.compaction.cleaner
 from duralog import Record
@@ -26,6 +27,7 @@ from duralog.storage.compaction.compact import compact_log
 from duralog.storage.compaction.report import CompactionPhase, CompactionProgress
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.store import Store
+from tests.support import commands
 from tests.support.compaction.compacted_directory import DAY_MS, LARGE, SMALL_SEGMENT, CompactedDirectory, damage, fill
 from tests.support.storage.store_directory import contents
 
@@ -35,14 +37,10 @@ def directory(tmp_path: Path) -> CompactedDirectory:
     return CompactedDirectory(tmp_path / "data")
 
 
-def compact(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["compact", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+compact = partial(commands.run, "compact")
 
 
-def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in compact("--json", *arguments, code=code).stdout.splitlines()]
+objects = partial(commands.objects, "compact")
 
 
 def offsets(directory: CompactedDirectory, topic: str = "orders") -> list[int]:

@@ -6,11 +6,12 @@ import base64
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import duralog.storage.live_explanation
 from duralog import PartitionLog, Record
@@ -18,6 +19,7 @@ from duralog.command_line import app
 from duralog.errors import StorageError
 from duralog.storage.compaction.preview import Explanation, explain_compaction
 from duralog.storage.store import Store
+from tests.support import commands
 from tests.support.compaction.compacted_directory import (
     DAY_MS,
     LARGE,
@@ -38,10 +40,7 @@ def directory(tmp_path: Path) -> CompactedDirectory:
     return CompactedDirectory(tmp_path / "data")
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["compact", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "compact")
 
 
 def explain(*arguments: object, code: int = 0) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def test_bash(directory: Path, environment: dict[str, str]) -> None:
     place = f"'{directory}'"
     expected = {
         "duralog verif": "verify",
-        "duralog topic ": "list describe create alter delete",
+        "duralog topic ": "list describe create alter move delete",
         "duralog verify --par": "--partition",
         f"duralog verify {place} --topic ": "customers orders",
         f"duralog consume -d {place} -t or": "orders",

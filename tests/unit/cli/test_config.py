@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import duralog
-from duralog.command_line import app
 from duralog.storage.metadata.cluster_metadata import ALL_BROKERS, BROKER_RESOURCE
+from tests.support import commands
 
 NODE = "1"
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["config", *map(str, arguments)], env={"COLUMNS": "400"})
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "config", columns=400)
 
 
 def objects(*arguments: object) -> dict[str, dict[str, Any]]:

@@ -122,3 +122,19 @@ def test_a_directory_takes_precedence(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "localhost").mkdir()
     assert not is_broker("localhost")
+
+
+def test_only_records_that_match(data: str) -> None:
+    shown = ["--format", r"%t %p %o %s\n"]
+    assert consume(data, "-t", "orders", "--where", "value = 2 or $ > 2", *shown) == (
+        "orders 0 2 2\norders 0 3 3\norders 1 2 2\norders 1 3 3\n"
+    )
+    assert consume(data, "-t", "orders", "--where", "$ >= 1", "--limit", "2", *shown) == "orders 0 1 1\norders 0 2 2\n"
+    assert consume(data, "-t", "orders", "--where", "key = none", *shown) == ""
+
+
+def test_a_condition_that_cannot_be_read(data: str) -> None:
+    assert "--where: expected a text or a number after >, found the end (at character 6)" in consume(
+        data, "-t", "orders", "--where", "$.a >", code=2
+    )
+    assert "give no --group" in consume("localhost:1", "-t", "orders", "--where", "x", "--group", "g", code=2)

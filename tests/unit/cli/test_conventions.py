@@ -160,8 +160,10 @@ def test_a_name_has_one_short_form_and_one_metavar() -> None:
     for found in COMMANDS:
         for option in found.options:
             name = long_names(option)[0]
-            if name in ("--data", "--records", "--format"):
-                continue  # A directory, or for some a broker too; dump shows records; a table's format, or a record's.
+            if name in ("--data", "--records", "--format", "--to", "--schema-registry"):
+                # A directory, or for some a broker too; dump shows records; a table's format, or a record's; to a file,
+                # or to a directory; where a registry is served, or asked.
+                continue
             shorts = tuple(short for short in option.opts if not short.startswith("--"))
             form = (shorts, "" if option.is_flag else option.metavar)
             assert seen.setdefault(name, form) == form, (found.path, name)
@@ -188,7 +190,8 @@ PLACED = [found for found in COMMANDS if found.path not in NO_PLACE]
 
 
 def required_options(found: Found) -> list[str]:
-    return [word for option in found.options if option.required for word in (option.opts[0], "x")]
+    required = [option for option in found.options if option.required]
+    return [word for option in required for word in (option.opts[0], "0" if option.metavar == "N" else "x")]
 
 
 @pytest.mark.parametrize("found", PLACED, ids=[found.path for found in PLACED])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import duralog
 from duralog.cli.doctor import kernels as doctor_kernels
@@ -20,8 +19,8 @@ from duralog.cli.doctor.directory import directory_checks, last_timestamp_ms, re
 from duralog.cli.doctor.kernels import KernelFacts
 from duralog.cli.doctor.machine import ThisMachine
 from duralog.cli.voice.output import Output
-from duralog.command_line import app
 from duralog.format.index_entries import TimeIndexEntry, encode_time_index
+from tests.support import commands
 from tests.support.doctored_machine import NOW_MS, MadeUpMachine
 from tests.support.places import GOLDEN
 
@@ -43,14 +42,10 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def doctor(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["doctor", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+doctor = partial(commands.run, "doctor")
 
 
-def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in doctor("--json", *arguments, code=code).stdout.splitlines()]
+objects = partial(commands.objects, "doctor")
 
 
 def contents(path: Path) -> dict[str, tuple[bytes, int]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from duralog.cli.dump.command import EXPORT_EXTENSIONS
 from duralog.columnar.export import EXTENSIONS
@@ -34,6 +34,7 @@ from duralog.format.index_entries import (
 from duralog.format.producer_snapshot import ProducerEntry, encode_producer_snapshot
 from duralog.format.properties import encode_partition_metadata
 from duralog.format.record import Record, TimestampType
+from tests.support import commands
 from tests.support.places import DOCS, GOLDEN
 
 T0 = 1_700_000_000_000
@@ -63,14 +64,10 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def dump(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["dump", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+dump = partial(commands.run, "dump")
 
 
-def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in dump("--json", *arguments, code=code).stdout.splitlines()]
+objects = partial(commands.objects, "dump")
 
 
 def offsets(*arguments: object) -> list[int]:
@@ -610,7 +607,7 @@ def test_version() -> None:
 def test_every_option_and_field_is_documented(log: Path) -> None:
     text = (DOCS / "dump.md").read_text(encoding="utf-8")
     help_text = dump("--help").stdout
-    options = {word.strip("│ ") for word in help_text.split() if word.startswith("--")} - {"--help", "--verify:"}
+    options = {word.strip("│ ,") for word in help_text.split() if word.startswith("--")} - {"--help", "--verify:"}
     assert len(options) > 15
     assert [option for option in sorted(options) if f"`{option}" not in text] == []
     fields = {*objects(log)[0], *objects("--summary", log)[0]} - {"topic", "partition"}

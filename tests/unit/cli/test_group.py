@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from duralog.command_line import app
 from duralog.storage.store import Store
+from tests.support import commands
 from tests.support.places import GOLDEN
 
 GOLDEN_STORE = GOLDEN / "store"
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["group", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "group")
 
 
-def objects(*arguments: object) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+objects = partial(commands.objects, "group")
 
 
 def test_groups_of_kafka() -> None:
@@ -158,7 +152,7 @@ def test_a_group_in_a_directory_that_never_had_any(tmp_path: Path) -> None:
 def test_a_directory_needs_nothing_that_only_brokers_need() -> None:
     """The packages of the extras `broker` and `kafka` may not be there."""
     missing = "import sys; sys.modules.update(dict.fromkeys(('kio', 're2', 'xxhash', 'confluent_kafka')))"
-    subprocess.run([sys.executable, "-c", f"{missing}; import duralog.operations.stored_groups"], check=True)
+    subprocess.run([sys.executable, "-c", f"{missing}; import duralog.operations.groups.stored_groups"], check=True)
 
 
 def test_a_plan_is_shown_and_nothing_is_changed(directory: Path) -> None:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark import SparkContext, java_gateway
-from typer.testing import CliRunner, Result
 
 import duralog
+from duralog.cli.job.lake_options import note_columns
 from duralog.cli.stats import view as stats_view
 from duralog.cli.voice import engine
 from duralog.cli.voice.options import standard_output
-from duralog.command_line import app
+from duralog.cli.voice.output import Output
+from duralog.spark.jobs.export_report import ExportedTable
 from duralog.spark.session import _java_ended_if_interrupted
+from tests.support import commands
 
 JOBS = {"verify", "repair", "reindex", "retain", "upgrade", "compact", "stats", "export", "snapshot"}
 TABLE_JOBS = {"export", "snapshot"}
 
 
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["job", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+run = partial(commands.run, "job")
 
 
 @pytest.mark.slow
@@ -164,3 +166,30 @@ def test_every_codec_of_a_topic_has_its_own_figures(capsys: pytest.CaptureFixtur
         ("none", "3", ["-", "-", "-"]),
         ("zstd", "1", ["-", "-", "-"]),
     ]
+
+
+def test_what_is_said_of_columns() -> None:
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("records", "undated_records", "files", "read_bytes", "written_bytes", "leftover_files"), 0
+    )
+    fields = {f"value.f{number:02}": number for number in range(1, 13)}
+    table = ExportedTable(
+        topic="t",
+        path="p",
+        format="delta",
+        start_offsets={},
+        end_offsets={},
+        bad_records=1,
+        left_out_fields=fields,
+        findings=("t: values are json",),
+        column_changes=("new column value.a",),
+        **nothing,
+    )
+    stream = io.BytesIO()
+    output = Output(stream)
+    note_columns(output, table)
+    output.flush()
+    said = stream.getvalue().decode()
+    assert "1 record with a key or value that does not decode" in said
+    assert "no record of the sample has them: value.f01 (1 time), value.f02 (2 times)," in said
+    assert "value.f10 (10 times), and 2 more. To have them" in said

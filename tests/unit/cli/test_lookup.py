@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import struct
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from duralog.command_line import app
 from duralog.format import batches
 from duralog.storage.store import Store
+from tests.support import commands
 from tests.support.places import GOLDEN
 
 STORE = GOLDEN / "store"
@@ -22,14 +21,10 @@ PLAIN = STORE / "plain-0"
 ENTRY = struct.Struct(">ii")
 
 
-def lookup(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["lookup", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+lookup = partial(commands.run, "lookup")
 
 
-def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lookup("--json", *arguments, code=code).stdout.splitlines()]
+objects = partial(commands.objects, "lookup")
 
 
 def by_kind(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

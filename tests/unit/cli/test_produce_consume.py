@@ -10,29 +10,17 @@ import sys
 import threading
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from duralog.cli.records import record_input
 from duralog.cli.records.consumed_store import from_store
 from duralog.client.consuming import ConsumeRequest
-from duralog.command_line import app
 from duralog.format.murmur2 import partition_of_key
 from duralog.format.record import Record
 from duralog.storage.store import Store
+from tests.support.commands import objects, run
 from tests.support.places import GOLDEN
-
-
-def run(*arguments: object, given: bytes | str | None = None, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [*map(str, arguments)], input=given)
-    assert result.exit_code == code, result.output
-    return result
-
-
-def objects(*arguments: object, given: bytes | str | None = None) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(*arguments, "--json", given=given).stdout.splitlines()]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from duralog.command_line import app
 from duralog.errors import CorruptRecord
@@ -21,15 +21,10 @@ from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.disk.local_lock import LocalLock
 from duralog.storage.repair.folder_changes import survey
 from duralog.storage.store import Store
+from tests.support.commands import run
 from tests.support.places import GOLDEN
 
 LOG = "00000000000000000000.log"
-
-
-def run(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 def repair(*arguments: object, code: int = 0) -> list[dict[str, Any]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from duralog import Record
 from duralog.command_line import app
 from duralog.storage.disk.file_system import LocalFileSystem
 from duralog.storage.store import Store
+from tests.support import commands
 from tests.support.places import GOLDEN
 
 T0 = 1_700_000_000_000
@@ -26,14 +27,10 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def retain(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["retain", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+retain = partial(commands.run, "retain")
 
 
-def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in retain("--json", *arguments, code=code).stdout.splitlines()]
+objects = partial(commands.objects, "retain")
 
 
 def gone(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,13 @@ from duralog.storage.metadata.changes import alter_topic_configs
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.metadata_log import encode_batch
 from duralog.storage.store import Store
+from tests.support import commands
 from tests.support.places import GOLDEN
 
-
-def topic(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["topic", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+topic = partial(commands.run, "topic")
 
 
-def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in topic(*arguments, "--json", code=code).stdout.splitlines()]
+objects = partial(commands.objects, "topic")
 
 
 @pytest.fixture
@@ -45,6 +42,17 @@ def new(tmp_path: Path) -> Path:
 
 def configs(rows: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
     return {config["name"]: (config["value"], config["source"]) for config in rows[0]["configs"]}
+
+
+def test_the_newest_record_is_not_the_time_of_an_empty_segment(new: Path) -> None:
+    with duralog.open(new) as store:
+        store.create_topic("orders", 1)
+        log = store.partition("orders", 0)
+        log.append([Record(value=b"x", timestamp_ms=1_700_000_000_000)])
+        log.roll()
+    _, partition = objects("describe", new)
+    assert partition["newest_timestamp"] == 1_700_000_000_000
+    assert partition["segments"] == 2
 
 
 def test_topics_of_kafka() -> None:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from duralog.command_line import app
+from tests.support import commands
 from tests.support.places import GOLDEN
 
-
-def verify(*arguments: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["verify", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+verify = partial(commands.run, "verify")
 
 
-def objects(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in verify("--json", *arguments, code=code).stdout.splitlines()]
+objects = partial(commands.objects, "verify")
 
 
 @pytest.fixture
@@ -76,6 +69,12 @@ def test_quiet_shows_findings_only(damaged: Path, store: Path) -> None:
     (line,) = verify("--quiet", damaged, code=1).stdout.splitlines()
     assert line.startswith("! ")
     assert verify("-q", "--topic", "plain", store).stdout == ""
+
+
+@pytest.mark.parametrize("command", [("verify",), ("job", "verify")])
+def test_several_directories_are_the_business_of_another_command(store: Path, command: tuple[str, ...]) -> None:
+    shown = " ".join(commands.run(*command, store, store, code=2).stderr.replace("│", " ").split())
+    assert "compare the copies in all of them with duralog cluster verify DIR..." in shown
 
 
 def test_some_partitions(damaged: Path) -> None:

@@ -6,7 +6,6 @@ the metadata log, as a broker writes them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -17,7 +16,17 @@ from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import topic_names
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
-from duralog.cli.voice.options import WHAT, WHICH, AsJson, Quiet, Yes, check_text, standard_output
+from duralog.cli.voice.options import (
+    WHAT,
+    WHICH,
+    AsJson,
+    Quiet,
+    Yes,
+    check_can_ask,
+    check_text,
+    confirm,
+    standard_output,
+)
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 
 if TYPE_CHECKING:
@@ -182,16 +191,9 @@ def list_acls(
     """
     place = target_given(target, data, config_file)
     with errors_shown():
-        from duralog.cli.acl.entries import Choice, filters_of
+        from duralog.cli.acl.entries import filters_of
 
-        choice = Choice(
-            topics=topic or (),
-            groups=group or (),
-            transactional_ids=transactional_id or (),
-            is_cluster=cluster,
-            pattern=pattern,
-        )
-        filters = filters_of(choice, "any")
+        filters = filters_of(_choice((topic, group, transactional_id, cluster, pattern)), "any")
         if principal:
             filters = [each._replace(principal=name) for each in filters for name in principal]
         with _opened(place, read_only=True, quiet=quiet) as acls:
@@ -279,8 +281,7 @@ def remove_acls(
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data, config_file)
-    if not yes and not sys.stdin.isatty():
-        raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to remove the entries")
+    check_can_ask("remove the entries", yes=yes)
     with errors_shown():
         from duralog.cli.acl.entries import filters_of
         from duralog.cli.voice.tables import plural
@@ -296,8 +297,7 @@ def remove_acls(
         with _opened(place, read_only=False, quiet=quiet) as acls:
             if not yes:
                 found = dict.fromkeys(acl for each in filters for acl in acls.find(each))
-                if not typer.confirm(f"Remove {plural(len(found), 'entry')}?", err=True):
-                    raise typer.Exit(1)
+                confirm(f"Remove {plural(len(found), 'entry')}?", yes=yes)
             removed = acls.remove(filters)
         output = standard_output(as_json=as_json, quiet=quiet)
         _write(removed, output)
@@ -335,20 +335,19 @@ def _opened(place: str, *, read_only: bool, quiet: bool) -> Iterator[_Acls]:
 
         yield BrokerAcls(place)
         return
-    from duralog.cli.voice.opened_store import opened_store
-    from duralog.errors import StoreLocked
+    from duralog.cli.voice.opened_store import broker_suggested, opened_store
 
-    try:
-        with opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store:
-            yield _OfDirectory(store)
-    except StoreLocked as error:
-        raise StoreLocked(f"{error}. To change the ACLs of a running broker, give its HOST:PORT") from None
+    with (
+        broker_suggested("ACLs"),
+        opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store,
+    ):
+        yield _OfDirectory(store)
 
 
 def _choice(
     resources: tuple[list[str] | None, list[str] | None, list[str] | None, bool, str | None],
-    permissions: tuple[list[str] | None, ...],
-    shortcuts: tuple[bool, bool, bool],
+    permissions: tuple[list[str] | None, ...] = (None,) * 5,
+    shortcuts: tuple[bool, bool, bool] = (False,) * 3,
 ) -> Choice:
     from duralog.cli.acl.entries import Choice
 

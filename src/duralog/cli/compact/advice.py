@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from duralog.cli.voice.tables import plural, size_text
-from duralog.cli.voice.times import duration_text
 from duralog.config import TopicConfig
+from duralog.config.times import duration_text
 from duralog.storage.compaction.cleanable import CleaningLimit, DirtyRange
 from duralog.storage.compaction.preview import Explanation
 

@@ -58,7 +58,7 @@ def compact(
             metavar="R",
             min=0,
             max=1,
-            help="Leave logs alone of which no larger share is new.",
+            help="Skip logs whose share of new bytes is not larger than this.",
             show_default=False,
             rich_help_panel=SPARK,
         ),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from duralog.cli.compact.advice import advice, verdict
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural, size_text, write_fact, write_table
-from duralog.cli.voice.times import duration_text, format_time
 from duralog.config import TopicConfig
 from duralog.config.error_text import printable
+from duralog.config.times import duration_text, format_time
 from duralog.operations.explain import ExplanationTotals
 from duralog.storage.compaction.cleanable import CleaningLimit
 from duralog.storage.compaction.delete_horizons import DeleteHorizons

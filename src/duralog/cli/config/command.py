@@ -1,6 +1,6 @@
 """`duralog config`: the broker configs of a log directory, or of a running broker.
 
-This module is the command line; `broker_configs` reads and changes them.
+This module is the command line; `duralog.operations.broker_configs` reads and changes them.
 """
 
 from __future__ import annotations
@@ -81,13 +81,11 @@ def list_configs(
     For each, where its value comes from: stored in the metadata log for this broker or for all brokers, or given at the
     start. Stored values that have no effect are listed below. Nothing is changed.
 
-    Examples: duralog config list data, duralog config list localhost:9092 --all.
-
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data, config_file)
     with errors_shown():
-        from duralog.cli.config.broker_configs import opened_configs
+        from duralog.cli.config.opened_configs import opened_configs
 
         with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
             entries = [entry for entry in configs.entries(configs.own) if all_configs or _is_set(entry)]
@@ -114,13 +112,12 @@ def get_configs(
 
     Nothing is changed.
 
-    Examples: duralog config get data max.connections, duralog config get localhost:9092 log.retention.ms --json.
-
     Exit code: 0 done, 1 there is no such config or it could not be read, 2 wrong usage, 130 interrupted.
     """
     place, wanted = _place_and_words(target, names, data, config_file, "NAME")
     with errors_shown():
-        from duralog.cli.config.broker_configs import chosen_entries, opened_configs
+        from duralog.cli.config.opened_configs import opened_configs
+        from duralog.operations.broker_configs import chosen_entries
 
         with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
             entries, reasons = chosen_entries(configs, wanted), configs.ignored
@@ -150,8 +147,6 @@ def set_configs(
     They are stored in the metadata log, where Kafka keeps them, and override server.properties. A running broker
     applies them at once. For the configs of a topic: duralog topic alter.
 
-    Examples: duralog config set data max.connections=500, duralog config set localhost:9092 log.retention.ms=86400000.
-
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place, words = _place_and_words(target, settings, data, config_file, "NAME=VALUE")
@@ -159,11 +154,10 @@ def set_configs(
     for value in changes.values():
         check_text("NAME=VALUE", value)
     with errors_shown():
-        from duralog.cli.config import broker_configs
+        from duralog.cli.config.opened_configs import opened_configs
+        from duralog.operations import broker_configs
 
-        with broker_configs.opened_configs(
-            place, read_only=False, server_properties=server_properties, quiet=quiet
-        ) as configs:
+        with opened_configs(place, read_only=False, server_properties=server_properties, quiet=quiet) as configs:
             broker_configs.set_configs(configs, changes, for_all=for_all)
         _show_changed(place, list(changes), server_properties, standard_output(as_json=as_json, quiet=quiet))
 
@@ -182,17 +176,14 @@ def reset_configs(
 
     Both for this broker and for all brokers. Then the value given at the start, or Kafka's default, applies again.
 
-    Examples: duralog config reset data max.connections, duralog config reset localhost:9092 max.connections.
-
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place, wanted = _place_and_words(target, names, data, config_file, "NAME")
     with errors_shown():
-        from duralog.cli.config import broker_configs
+        from duralog.cli.config.opened_configs import opened_configs
+        from duralog.operations import broker_configs
 
-        with broker_configs.opened_configs(
-            place, read_only=False, server_properties=server_properties, quiet=quiet
-        ) as configs:
+        with opened_configs(place, read_only=False, server_properties=server_properties, quiet=quiet) as configs:
             were_set = broker_configs.reset_configs(configs, wanted)
         output = standard_output(as_json=as_json, quiet=quiet)
         for name in wanted:
@@ -224,7 +215,7 @@ def _show_changed(place: str, names: list[str], server_properties: str | None, o
     """Read them again from a read-only store: one that is open for writing adds configs of its own."""
     if output.quiet and not output.as_json:
         return
-    from duralog.cli.config.broker_configs import opened_configs
+    from duralog.cli.config.opened_configs import opened_configs
 
     with opened_configs(place, read_only=True, server_properties=server_properties) as configs:
         entries = [entry for entry in configs.entries(configs.own) if entry.name in names]
@@ -234,15 +225,15 @@ def _show_changed(place: str, names: list[str], server_properties: str | None, o
 
 
 def _is_set(entry: Entry) -> bool:
-    from duralog.cli.config.broker_configs import without_effect
     from duralog.config.entries import DEFAULT_SOURCE
+    from duralog.operations.broker_configs import without_effect
 
     return entry.in_force_from != DEFAULT_SOURCE or bool(without_effect(entry))
 
 
 def _write(entries: list[Entry], reasons: Mapping[str, str], output: Output) -> None:
-    from duralog.cli.config.broker_configs import without_effect
     from duralog.cli.voice.tables import write_table
+    from duralog.operations.broker_configs import without_effect
 
     if output.as_json:
         for entry in entries:

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from duralog.cli.doctor.check import Check, Subject
 from duralog.cli.doctor.machine import Machine
 from duralog.cli.voice.tables import plural, size_text
-from duralog.cli.voice.times import format_time
 from duralog.config.error_text import describe, printable
+from duralog.config.times import format_time
 from duralog.format.filenames import (
     CLEAN_SHUTDOWN,
     LOCK,

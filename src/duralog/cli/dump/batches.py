@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from duralog.cli.dump.request import DumpRequest
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import Table, plural
-from duralog.cli.voice.times import format_time
 from duralog.columnar.pieces import Piece
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.format.compression import Codec
 from duralog.format.layout import (
     CODEC_MASK,

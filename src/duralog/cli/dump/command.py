@@ -28,6 +28,15 @@ from duralog.cli.voice.options import (
     parsed_time,
     standard_output,
 )
+from duralog.cli.voice.payload_options import (
+    KeyFormat,
+    KeySchema,
+    SchemaRegistry,
+    SchemaRegistryConfig,
+    ValueFormat,
+    ValueSchema,
+    decode_given,
+)
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 
@@ -128,6 +137,12 @@ def dump(
         ),
     ] = None,
     index_interval: IndexInterval = None,
+    value_format: ValueFormat = None,
+    key_format: KeyFormat = None,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: SchemaRegistryConfig = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -136,11 +151,16 @@ def dump(
 
     Without options: a line for each batch, and every entry of the other files. Nothing is changed.
 
+    With --value-format, records are shown decoded, with the name of the schema; what does not decode is shown in hex,
+    with the reason. Schemas come from the topic _schemas of the directory around the files.
+
     Exit code: 0 all is well, 1 something is corrupt or cannot be read, 2 wrong usage, 130 interrupted.
     """
     places = _places(paths, data)
+    decode = decode_given(value_format, key_format, value_schema, key_schema, schema_registry, schema_registry_config)
+    are_records = records or key is not None or key_hex is not None or decode is not None
     request = DumpRequest(
-        mode=_mode(records=records or key is not None or key_hex is not None, summary=summary, verify=verify, to=to),
+        mode=_mode(records=are_records, summary=summary, verify=verify, to=to),
         quota=Quota(limit),
         offsets=ALL_OFFSETS if offsets is None else parsed("--offsets", parse_offsets, offsets),
         since_ms=parsed_time("--since", since),
@@ -153,6 +173,7 @@ def dump(
         to=to,
         topic=topic,
         partition=partition,
+        decode=decode,
     )
     _refuse_contradictions(request)
     with errors_shown(), names_checked(places[0], topic, partition, may_be_a_file=True):
@@ -186,7 +207,7 @@ def _mode(*, records: bool, summary: bool, verify: bool, to: str | None) -> Mode
     if to is not None:
         records = True
     if records + summary + verify > 1:
-        raise WrongUsage("give only one of --records (with --key and --to), --summary and --verify")
+        raise WrongUsage("give only one of --records (with --key, --value-format and --to), --summary and --verify")
     if to is not None:
         return Mode.EXPORT
     if records:
@@ -207,6 +228,8 @@ def _key(text: str | None, digits: str | None) -> bytes | None:
 def _refuse_contradictions(request: DumpRequest) -> None:
     if request.mode in (Mode.SUMMARY, Mode.VERIFY) and request.is_limited:
         raise WrongUsage("--limit does not go with --summary or --verify, which read everything")
+    if request.raw and request.decode is not None:
+        raise WrongUsage("--raw shows bytes: leave out --value-format and --key-format, or --raw")
     if request.mode is Mode.VERIFY and request.is_narrowed:
         raise WrongUsage("--verify checks whole files: leave out --offsets, --since and --until")
     if request.since_ms is not None and request.until_ms is not None and request.until_ms <= request.since_ms:

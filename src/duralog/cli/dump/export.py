@@ -14,8 +14,10 @@ from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural
 from duralog.columnar.export import Export
 from duralog.columnar.pieces import DecodedRecords, Piece
+from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.config.error_text import describe, printable
 from duralog.format.layout import CONTROL_BIT
+from duralog.schemas.typed_columns import TypedColumns
 from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.file_source import FileSource
 from duralog.storage.disk.found_files import FoundFile
@@ -26,11 +28,14 @@ class ExportSink:
 
     reports_crc = True
 
-    def __init__(self, request: DumpRequest, output: Output) -> None:
+    def __init__(self, request: DumpRequest, output: Output, typed: TypedColumns | None = None) -> None:
+        """With `typed`, keys and values are decoded, and what does not decode is in the column `_corrupt`."""
         assert request.to is not None
         self._request = request
         self._output = output
-        self._export = Export(request.to)
+        self._typed = typed
+        self._schema = RECORD_SCHEMA if typed is None else typed.schema(None)
+        self._export = Export(request.to, self._schema)
 
     def __enter__(self) -> ExportSink:
         self._export.__enter__()
@@ -63,8 +68,11 @@ class ExportSink:
         return written
 
     def _write(self, records: DecodedRecords) -> None:
+        batch = records.to_arrow(topic=self._topic, partition=self._partition)
+        if self._typed is not None:
+            batch = self._typed.apply(batch, self._schema)
         try:
-            self._export.write(records.to_arrow(topic=self._topic, partition=self._partition))
+            self._export.write(batch)
         except OSError as error:
             raise CannotWrite(f"{printable(self._export.path)}: {describe(error)}") from error
 

@@ -15,8 +15,8 @@ from duralog.cli.dump.request import DumpRequest
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import Columns, plural
 from duralog.cli.voice.tables import Table as FittedTable
-from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.errors import CorruptRecord
 from duralog.format.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
 from duralog.format.index_entries import (

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from duralog.cli.voice.option_values import OffsetRange
 from duralog.format.filenames import PartitionFolder
+
+if TYPE_CHECKING:
+    from duralog.schemas.decode_options import Decode
 
 
 class Mode(Enum):
@@ -69,6 +73,8 @@ class DumpRequest:
     topic: str | None = None
     """Only the folders of its partitions."""
     partition: int | None = None
+    decode: Decode | None = None
+    """How keys and values are decoded; None if they stay bytes."""
 
     @property
     def is_limited(self) -> bool:

@@ -21,6 +21,7 @@ from duralog.storage.disk.file_source import size_of
 from duralog.storage.disk.found_files import Content, FoundFile, identify, list_folder
 
 if TYPE_CHECKING:
+    from duralog.cli.dump.decoding import FileDecoders
     from duralog.cli.dump.log import Sink
     from duralog.cli.dump.summary import Summary
 
@@ -46,7 +47,7 @@ class DumpRun:
         logs = [file for file in files if file.content in _LOGS]
         total_bytes = sum(size_of(log.path) for log in logs)
         try:
-            with CountingBar(total_bytes, wanted=self._progress_wanted) as progress, self._sink(bool(logs)) as sink:
+            with CountingBar(total_bytes, wanted=self._progress_wanted) as progress, self._sink(logs) as sink:
                 self._output.before_writing = progress.hide
                 for _, group in groupby(files, key=lambda file: file.folder):
                     self._dump_folder(list(group), sink, progress)
@@ -122,9 +123,9 @@ class DumpRun:
 
         return walk_log(file, self._request, sink, self._output, progress)
 
-    def _sink(self, has_logs: bool) -> AbstractContextManager[Sink | None]:
+    def _sink(self, logs: list[FoundFile]) -> AbstractContextManager[Sink | None]:
         """The sink of the mode. Without a log to read, no heavy module is imported."""
-        if not has_logs and self._request.mode is not Mode.EXPORT:
+        if not logs and self._request.mode is not Mode.EXPORT:
             return nullcontext(None)
         announce_compilation(quiet=self._output.quiet)
         request, output = self._request, self._output
@@ -135,14 +136,28 @@ class DumpRun:
         if request.mode is Mode.RECORDS:
             from duralog.cli.dump.records import RecordSink
 
-            return nullcontext(RecordSink(request, output))
+            return nullcontext(RecordSink(request, output, self._decoders(logs)))
         if request.mode is Mode.EXPORT:
             from duralog.cli.dump.export import ExportSink
 
-            return ExportSink(request, output)
+            decoders = self._decoders(logs)
+            return ExportSink(request, output, None if decoders is None else decoders.columns())
         from duralog.cli.dump.verify import SummarySink, VerifySink
 
         return nullcontext(SummarySink() if request.mode is Mode.SUMMARY else VerifySink(request, output))
+
+    def _decoders(self, logs: list[FoundFile]) -> FileDecoders | None:
+        request = self._request
+        if request.decode is None:
+            return None
+        from duralog.cli.dump.decoding import FileDecoders
+
+        return FileDecoders(
+            request.decode,
+            logs,
+            max_decompressed_bytes=request.max_decompressed_bytes,
+            say_note=(lambda _: None) if self._output.quiet else say,
+        )
 
     def _summarise(self, summaries: list[tuple[FoundFile, Summary]]) -> None:
         only_a_verdict = self._request.mode in (Mode.SUMMARY, Mode.VERIFY)

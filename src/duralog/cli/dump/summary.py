@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from duralog.cli.dump.batches import CODEC_LABELS
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import Table, plural
-from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.format.layout import (
     CODEC_MASK,
     CONTROL_BIT,

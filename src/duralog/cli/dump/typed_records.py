@@ -13,10 +13,10 @@ from typing import Any
 
 from duralog.cli.dump.batches import Header
 from duralog.cli.voice.output import Output
-from duralog.cli.voice.times import format_time
 from duralog.columnar.decoded import DecodedRecords
 from duralog.config.definitions import HIDDEN
 from duralog.config.listener_config import is_secret
+from duralog.config.times import format_time
 from duralog.errors import CorruptRecord
 from duralog.format import control_records
 from duralog.format.control_records import ControlType, EndTransactionMarker, UnknownControl

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +19,8 @@ from duralog.cli.voice.options import (
     Quiet,
     Yes,
     as_text,
+    check_can_ask,
+    confirm,
     standard_output,
 )
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
@@ -125,8 +126,7 @@ def delete(
     check_group_name(group)
     if evict and is_broker(place):
         raise WrongUsage("--evict is for a directory: a broker knows its members. Stop the consumers instead")
-    if not yes and not dry_run and not sys.stdin.isatty():
-        raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the group")
+    check_can_ask("delete the group", yes=yes or dry_run)
     with errors_shown(), opened_groups(place, evicts=evict, read_only=dry_run, quiet=quiet) as groups:
         from duralog.cli.voice.tables import plural
         from duralog.config.error_text import printable
@@ -134,8 +134,7 @@ def delete(
         count = groups.check(group)
         what = f"group {printable(group)} with {plural(count, 'offset')}"
         if not dry_run:
-            if not yes and not typer.confirm(f"Delete {what}?", err=True):
-                raise typer.Exit(1)
+            confirm(f"Delete {what}?", yes=yes)
             groups.delete(group)
         output = standard_output(as_json=as_json, quiet=quiet)
         if as_json:
@@ -152,7 +151,7 @@ def _views(target: str, group: str | None = None, *, is_shown: bool) -> list[Gro
         return BrokerGroups(target).views(None if group is None else [group])
     from duralog.cli.voice.opened_store import opened_store
     from duralog.cli.voice.progress import ProgressBar
-    from duralog.operations.stored_groups import groups_of_store
+    from duralog.operations.groups.stored_groups import groups_of_store
 
     with (
         opened_store(target, read_only=True, server_properties=None) as store,

@@ -14,7 +14,7 @@ from duralog.cli.voice.options import HOW
 
 if TYPE_CHECKING:
     from duralog.client.groups import BrokerGroups
-    from duralog.operations.stored_groups import StoreGroups
+    from duralog.operations.groups.stored_groups import StoreGroups
 
 _LONGEST_NAME = 32_767
 """In a key of `__consumer_offsets`."""
@@ -43,7 +43,7 @@ def opened_groups(place: str, *, evicts: bool, read_only: bool, quiet: bool) -> 
         return
     from duralog.cli.voice.logs import say_warnings
     from duralog.cli.voice.opened_store import opened_store
-    from duralog.operations.stored_groups import StoreGroups
+    from duralog.operations.groups.stored_groups import StoreGroups
 
     say_warnings(wanted=not quiet)
     with opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,18 +28,12 @@ from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_gi
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output
-    from duralog.operations.reset_offsets import GroupReset, ResetTo
+    from duralog.operations.groups.reset_offsets import GroupReset, ResetTo
 
 _SCENARIOS = (
     *("--to-earliest", "--to-latest", "--to-current", "--to-offset", "--shift-by", "--to-datetime", "--by-duration"),
     "--from-file",
 )
-_DURATION = re.compile(
-    r"(?P<sign>[+-])?P(?:(?P<days>[+-]?\d+)D)?"
-    r"(?:T(?=.)(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:\.\d{0,9})?)S)?)?",
-    re.IGNORECASE,
-)
-_UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
 def reset(
@@ -142,12 +135,14 @@ def reset(
         raise WrongUsage("--export and --json: give one of them")
     time_ms = parsed_time("--to-datetime", to_datetime)
     if by_duration is not None:
-        time_ms = parsed("--by-duration", _time_before, by_duration)
+        from duralog.config.times import parse_duration_ago
+
+        time_ms = parsed("--by-duration", lambda text: parse_duration_ago(text, now_ms=now_ms()), by_duration)
     with (
         errors_shown(),
         opened_groups(place, evicts=evict, read_only=not execute, quiet=quiet) as opened,
     ):
-        from duralog.operations.reset_offsets import ResetRequest, ResetTo, Where, reset_offsets
+        from duralog.operations.groups.reset_offsets import ResetRequest, ResetTo, Where, reset_offsets
 
         if from_file is not None:
             to = _plan(from_file, groups)
@@ -163,7 +158,7 @@ def reset(
         done = reset_offsets(opened, request)
         output = standard_output(as_json=as_json, quiet=quiet)
         if export:
-            from duralog.operations.reset_plans import plan_as_csv
+            from duralog.operations.groups.reset_plans import plan_as_csv
 
             output.write(plan_as_csv(done, with_groups=all_groups or len(groups or ()) != 1).encode())
         else:
@@ -216,24 +211,9 @@ def _topics_given(
     return None if all_topics else chosen
 
 
-def _time_before(text: str) -> int:
-    """The time that a duration ago was, in milliseconds. The duration as Java's `Duration.parse`, or an age like 2h."""
-    from duralog.cli.voice.times import parse_time
-
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        if not text.strip()[:1].isdecimal() or text.strip().isdecimal():
-            raise ValueError(f"{text!r} is not a duration: give PnDTnHnMnS such as P1DT2H30M, or an age like 2h")
-        return parse_time(text, now_ms=now_ms())
-    if not any(found[name] for name in _UNITS_MS):
-        raise ValueError(f"{text!r} is not a duration: it has no days, hours, minutes or seconds")
-    size_ms = sum(int(float(found[name] or 0) * unit_ms) for name, unit_ms in _UNITS_MS.items())
-    return now_ms() - (-size_ms if found["sign"] == "-" else size_ms)
-
-
 def _plan(file: str, groups: list[str] | None) -> ResetTo:
-    from duralog.operations.reset_offsets import ResetTo, Where
-    from duralog.operations.reset_plans import plan_of_csv
+    from duralog.operations.groups.reset_offsets import ResetTo, Where
+    from duralog.operations.groups.reset_plans import plan_of_csv
 
     with open(file, encoding="utf-8-sig", newline="") as lines:
         return ResetTo(where=Where.PLAN, plan=plan_of_csv(lines, groups, file))

@@ -8,7 +8,7 @@ from duralog.cli.job.spark_job import add_alias, job_app
 from duralog.cli.repair import repair
 from duralog.cli.retain import retain
 from duralog.cli.stats.command import stats
-from duralog.cli.verify import verify
+from duralog.cli.verify import MORE_ARGUMENTS, verify
 
 __all__ = ["export", "job_app", "reindex", "snapshot", "upgrade"]
 
@@ -16,4 +16,4 @@ add_alias(compact, without=("threads", "explain", "records", "now"))
 add_alias(repair, without=())
 add_alias(retain, without=())
 add_alias(stats, without=("threads", "partition", "html"))
-add_alias(verify)
+add_alias(verify, settings=MORE_ARGUMENTS)

@@ -13,6 +13,7 @@ from duralog.cli.job.lake_options import (
     TableTarget,
     TargetOptions,
     WithHeaders,
+    note_columns,
     source_and_target,
 )
 from duralog.cli.job.spark_job import Location, job_app
@@ -27,6 +28,17 @@ from duralog.cli.voice.options import (
     TopicChoices,
     named_values,
     parsed,
+)
+from duralog.cli.voice.payload_options import (
+    BadPayloads,
+    KeyFormat,
+    KeySchema,
+    SchemaRegistry,
+    SchemaRegistryConfig,
+    Unwrap,
+    ValueFormat,
+    ValueSchema,
+    decode_given,
 )
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import plural, size_text, write_table
@@ -57,6 +69,14 @@ def export(
         ),
     ] = False,
     max_split: SliceBytes = "128MiB",
+    value_format: ValueFormat = None,
+    key_format: KeyFormat = None,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: SchemaRegistryConfig = None,
+    mode: BadPayloads = None,
+    unwrap: Unwrap = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -68,10 +88,18 @@ def export(
     A table is TARGET/TOPIC, partitioned by date, the UTC day of the record's timestamp. A run continues where the
     last one ended; a run that failed adds nothing to the tables.
 
+    With --value-format, values are columns by their schemas; new columns of the topic are added to the table. With
+    --unwrap debezium, each change event is a row of the database's columns, with __op for what happened to it.
+
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     path, target = source_and_target(path, target, data)
     slice_bytes = parsed("--max-split", parse_bytes, max_split)
+    if unwrap is not None and value_format is None:
+        value_format = unwrap
+    decode = decode_given(
+        value_format, key_format, value_schema, key_schema, schema_registry, schema_registry_config, mode
+    )
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
     with (
@@ -94,6 +122,8 @@ def export(
             max_slice_bytes=slice_bytes,
             storage_options=storage_options,
             target_options=target_options,
+            decode=decode,
+            unwrap=unwrap,
             on_progress=shown.bar.show,
         )
         _write(shown.output, report)
@@ -120,6 +150,8 @@ def _write(output: Output, report: ExportReport) -> None:
         for table in report.tables
     ]
     write_table(output, names, rows, right=names[1:-1], least=("without date", "files", "read"))
+    for table in report.tables:
+        note_columns(output, table)
     output.note(
         report.tables[0].format,
         f"{plural(report.records, 'record')} of {plural(len(rows), 'topic')} in {report.seconds:.1f} s",

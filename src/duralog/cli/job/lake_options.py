@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duralog.cli.voice.completions import ISOLATION_LEVELS, TABLE_FORMATS, isolation_levels, table_formats
 from duralog.cli.voice.failures import WrongUsage
 from duralog.cli.voice.options import HOW, WHERE_TO, WHICH, directory_given
+from duralog.cli.voice.tables import plural
+
+if TYPE_CHECKING:
+    from duralog.cli.voice.output import Output
+    from duralog.spark.jobs.export_report import ExportedTable
+    from duralog.spark.jobs.snapshots.report import SnapshotTable
+
+_SHOWN_FIELDS = 10
 
 
 def _one_of(option: str, names: Sequence[str]) -> Callable[[str], str]:
@@ -67,6 +75,26 @@ IsolationChoice = Annotated[
 SliceBytes = Annotated[
     str, typer.Option("--max-split", metavar="SIZE", help="How much of the log a task reads.", rich_help_panel=HOW)
 ]
+
+
+def note_columns(output: Output, table: ExportedTable | SnapshotTable) -> None:
+    """How keys and values were decoded, what became of the table's columns, and what is not in them."""
+    topic, bad_records = table.topic, table.bad_records
+    for finding in table.findings:
+        output.note(*finding.split(": ", 1))
+    for change in table.column_changes:
+        output.note(topic, change)
+    if bad_records:
+        output.note(topic, f"{plural(bad_records, 'record')} with a key or value that does not decode: see _corrupt")
+    if table.left_out_fields:
+        named = [f"{name} ({plural(count, 'time')})" for name, count in table.left_out_fields.items()]
+        more = len(named) - _SHOWN_FIELDS
+        shown = ", ".join([*named[:_SHOWN_FIELDS], *([f"and {more} more"] if more > 0 else [])])
+        output.note(
+            topic,
+            f"fields that are not in the table, since no record of the sample has them: {shown}. To have them, give a"
+            " JSON Schema with them as --value-schema, and another target",
+        )
 
 
 def source_and_target(path: str | None, target: str | None, data: str | None) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from duralog.cli.job.lake_options import (
     TableTarget,
     TargetOptions,
     WithHeaders,
+    note_columns,
     source_and_target,
 )
 from duralog.cli.job.spark_job import Location, job_app
@@ -32,6 +33,17 @@ from duralog.cli.voice.options import (
     named_values,
     parsed,
     parsed_time,
+)
+from duralog.cli.voice.payload_options import (
+    BadPayloads,
+    KeyFormat,
+    KeySchema,
+    SchemaRegistry,
+    SchemaRegistryConfig,
+    Unwrap,
+    ValueFormat,
+    ValueSchema,
+    decode_given,
 )
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import plural, size_text, write_table
@@ -83,6 +95,14 @@ def snapshot(
     map_bytes: Annotated[str, MAP_BYTES] = "256MiB",
     max_split: SliceBytes = "128MiB",
     server_properties: ServerProperties = None,
+    value_format: ValueFormat = None,
+    key_format: KeyFormat = None,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: SchemaRegistryConfig = None,
+    mode: BadPayloads = None,
+    unwrap: Unwrap = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -94,6 +114,9 @@ def snapshot(
     A deleted key is not in it. A table is TARGET/TOPIC, for Parquet TARGET/TOPIC/snapshot-N. A run reads what is new
     since the last one and merges it; the result is that of a full one.
 
+    With --value-format, values are columns by their schemas. With --unwrap debezium, the table is the one of the
+    database whose changes the topic has, now or --as-of a time.
+
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     path, target = source_and_target(path, target, data)
@@ -102,6 +125,11 @@ def snapshot(
     if as_of_ms is not None and offsets:
         raise WrongUsage("--as-of and --as-of-offset: give one of them")
     key_bytes, slice_bytes = map_size(map_bytes), parsed("--max-split", parse_bytes, max_split)
+    if unwrap is not None and value_format is None:
+        value_format = unwrap
+    decode = decode_given(
+        value_format, key_format, value_schema, key_schema, schema_registry, schema_registry_config, mode
+    )
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
     with errors_shown(), names_checked(path, topic):
@@ -129,6 +157,8 @@ def snapshot(
                 storage_options=storage_options,
                 target_options=target_options,
                 config=broker_config(server_properties),
+                decode=decode,
+                unwrap=unwrap,
                 on_progress=shown.bar.show,
             )
             _write(shown.output, report)
@@ -171,6 +201,13 @@ def _write(output: Output, report: SnapshotReport) -> None:
     for table in report.tables:
         if table.why_full is not None:
             output.note(table.topic, f"a full snapshot: {table.why_full}")
+        note_columns(output, table)
+        if table.unavailable_rows:
+            output.note(
+                table.topic,
+                f"{plural(table.unavailable_rows, 'row')} with a value that neither the database logged nor an earlier"
+                " event has: __debezium_unavailable_value",
+            )
     output.note(
         report.tables[0].format,
         f"{plural(report.live_keys, 'key')} of {plural(len(rows), 'topic')} in {report.seconds:.1f} s",

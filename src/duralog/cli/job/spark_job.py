@@ -25,7 +25,9 @@ Location = Annotated[
 ]
 
 
-def add_alias(command: Callable[..., None], *, without: tuple[str, ...] = ("threads",)) -> None:
+def add_alias(
+    command: Callable[..., None], *, without: tuple[str, ...] = ("threads",), settings: dict[str, Any] | None = None
+) -> None:
     """Register `duralog job NAME` for `duralog NAME --engine spark`, without the parameters of threads."""
     signature = inspect.signature(command, eval_str=True)
     kept = [each for name, each in signature.parameters.items() if name not in (*without, "engine")]
@@ -42,4 +44,4 @@ def add_alias(command: Callable[..., None], *, without: tuple[str, ...] = ("thre
     )
     run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in kept}
-    job_app.command(name)(run)
+    job_app.command(name, context_settings=settings)(run)

@@ -29,13 +29,29 @@ from duralog.cli.voice.options import (
     parsed_time,
     standard_output,
 )
+from duralog.cli.voice.payload_options import (
+    KeyFormat,
+    KeySchema,
+    SchemaRegistry,
+    SchemaRegistryConfig,
+    ValueFormat,
+    ValueSchema,
+    decode_given,
+)
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.client.consuming import PATTERN
+from duralog.errors import arrow_needed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from duralog.cli.records.record_format import RecordFormat
     from duralog.cli.records.shown_records import Style
+    from duralog.filters.conditions import Condition
+    from duralog.format.record import Record
+    from duralog.operations.records.decoded import RecordDecoder
+    from duralog.schemas.decode_options import Decode
 
 
 class ConsumeCommand(TyperCommand):
@@ -111,6 +127,15 @@ def consume(
             callback=as_text,
         ),
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="TEXT",
+            help="Only records that match: '$.customer.id = 7 and key = user-17'.",
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
     committed: Annotated[
         bool, typer.Option("--committed", help="Skip aborted and open transactions.", rich_help_panel=WHICH)
     ] = False,
@@ -130,6 +155,12 @@ def consume(
     values: Annotated[
         bool, typer.Option("--values", help="Only the values, as they are, one a line.", rich_help_panel=HOW)
     ] = False,
+    value_format: ValueFormat = None,
+    key_format: KeyFormat = None,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: SchemaRegistryConfig = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -140,6 +171,9 @@ def consume(
     and headers. In --format, %t is the topic, %p the partition, %o the offset, %k the key, %s the value, %T the
     timestamp, %h the headers, %K and %S the sizes of key and value, %R that of the value as four bytes.
 
+    Decoded keys and values are shown as JSON; with --json, with the schema's name. What does not decode stays bytes,
+    with the reason.
+
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data, config_file)
@@ -149,11 +183,15 @@ def consume(
         raise WrongUsage("give one of --values, --json and --format")
     if group is not None and (partition is not None or not is_broker(place)):
         raise WrongUsage("--group: a broker gives the group its partitions: give HOST:PORT and no --partition")
+    if group is not None and where is not None:
+        raise WrongUsage("--where: a group commits what it has read, also what does not match: give no --group")
     timestamp_ms = parsed_time("--time", time)
     for name in topic:
         check_text("--topic", name)
     at, before_end = (None, tail) if offset is None else parsed("--offset", parse_start, offset)
+    condition = None if where is None else _condition(where)
     style = _style(as_json=as_json, values=values, record_format=record_format)
+    decode = decode_given(value_format, key_format, value_schema, key_schema, schema_registry, schema_registry_config)
     with errors_shown(), names_checked(place, [name for name in topic if not set(name) & PATTERN], partition):
         from duralog.cli.records.shown_records import ShownRecords
         from duralog.cli.voice.failures import say
@@ -172,7 +210,7 @@ def consume(
             follow=follow,
         )
         output = standard_output(as_json=as_json, quiet=quiet)
-        shown = ShownRecords(output, style)
+        shown = ShownRecords(output, style, None if decode is None else _decoder(place, decode, quiet=quiet))
         if limit != 0:
             if is_broker(place):
                 from duralog.client.consuming import from_broker as records
@@ -181,7 +219,7 @@ def consume(
             # Records on the terminal are progress enough, and --follow has no end.
             is_shown = not (no_progress or quiet or follow or sys.stdout.isatty())
             with (
-                CountingBar(limit, unit="record", wanted=is_shown) as progress,
+                CountingBar(limit if condition is None else None, unit="record", wanted=is_shown) as progress,
                 closing(
                     records(
                         place,
@@ -193,15 +231,53 @@ def consume(
                 ) as found,
             ):
                 output.before_writing = progress.hide
-                for topic_name, number, record in found:
-                    shown.show(topic_name, number, record)
-                    progress.begin(f"{topic_name}-{number}")
+
+                def read(placed: tuple[str, int, Record]) -> None:
+                    progress.begin(f"{placed[0]}-{placed[1]}")
                     progress.advance(1)
+
+                for placed in _matching(found, condition, is_live=follow, on_read=read):
+                    shown.show(*placed)
                     if shown.count == limit:
                         break
         output.flush()
         if not quiet and not (as_json or values or record_format):
             say(plural(shown.count, "record"))
+
+
+def _decoder(place: str, decode: Decode, *, quiet: bool) -> RecordDecoder:
+    from duralog.cli.records.decoded import decoder_for
+    from duralog.cli.voice.failures import say
+
+    return decoder_for(place, decode, (lambda _: None) if quiet else say)
+
+
+def _condition(text: str) -> Condition:
+    with arrow_needed():
+        from duralog.filters.conditions import FilterError
+        from duralog.filters.parsing import parse
+
+        try:
+            return parse(text)
+        except FilterError as error:
+            raise WrongUsage(f"--where: {error}\n{error.pointed()}") from None
+
+
+def _matching(
+    found: Iterable[tuple[str, int, Record]],
+    condition: Condition | None,
+    *,
+    is_live: bool,
+    on_read: Callable[[tuple[str, int, Record]], None],
+) -> Iterator[tuple[str, int, Record]]:
+    if condition is not None:
+        with arrow_needed():
+            from duralog.filters.record_stream import matching
+        yield from matching(found, condition, is_live=is_live, on_read=on_read)
+        return
+    for placed in found:
+        on_read(placed)
+        yield placed
 
 
 def _style(*, as_json: bool, values: bool, record_format: str | None) -> Style | RecordFormat:

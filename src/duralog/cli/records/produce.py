@@ -1,6 +1,7 @@
 """`duralog produce`: records from the command line, a file or a pipe, to a directory or through a broker.
 
-This module is the command line; `record_input` reads records, `produced_store` and `client.producing` write them.
+This module is the command line; `record_input` reads records, `operations.records.produced`
+and `client.producing` write them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,17 @@ from duralog.cli.voice.options import (
     parsed_time,
     standard_output,
 )
+from duralog.cli.voice.payload_options import (
+    FramingName,
+    NoRegister,
+    SchemaRegistryConfig,
+    WrittenKeyFormat,
+    WrittenKeySchema,
+    WrittenRegistry,
+    WrittenValueFormat,
+    WrittenValueSchema,
+    decode_given,
+)
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
 
@@ -35,6 +47,9 @@ if TYPE_CHECKING:
 
     from duralog.cli.voice.output import Output
     from duralog.client.producing import Placed, Written
+    from duralog.operations.records.encoded import Encoders
+    from duralog.schemas.decode_options import Decode
+    from duralog.schemas.encoding.payload_encoder import PayloadEncoder
 
 
 def produce(
@@ -106,6 +121,14 @@ def produce(
         ),
     ] = "-",
     codec: CodecChoice = None,
+    value_format: WrittenValueFormat = None,
+    key_format: WrittenKeyFormat = None,
+    value_schema: WrittenValueSchema = None,
+    key_schema: WrittenKeySchema = None,
+    framing: FramingName = None,
+    schema_registry: WrittenRegistry = None,
+    schema_registry_config: SchemaRegistryConfig = None,
+    no_register: NoRegister = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -114,6 +137,10 @@ def produce(
 
     One with --value or --tombstone, otherwise one for each line. A directory is written to directly, so no broker may
     have it open; the topic must exist. A broker may create it.
+
+    With --value-schema, each value is JSON and is encoded as Avro, Protobuf or JSON by the schema. A schema of a file
+    is registered under the subject <topic>-value, as serializers do; without a registry, its id is that of the topic
+    _schemas.
 
     Exit code: 0 all records are written, 1 some are not, 2 wrong usage, 130 interrupted.
     """
@@ -133,8 +160,11 @@ def produce(
     timestamp_ms = parsed_time("--time", time)
     if timestamp_ms is not None and timestamp_ms < 0:
         raise WrongUsage(f"--time: {time} is before 1970, and records cannot be older")
-    key_bytes = None if key is None else parsed("--key", parse_key, key)
-    value_bytes = None if value is None else parsed("--value", parse_key, value)
+    asked = decode_given(value_format, key_format, value_schema, key_schema, schema_registry, schema_registry_config)
+    if asked is None and (framing is not None or no_register):
+        raise WrongUsage("--framing and --no-register are about schemas: give --value-schema or --key-schema")
+    if no_register and schema_registry is None:
+        raise WrongUsage("--no-register needs --schema-registry URL: without one, nothing is registered")
     with errors_shown(), names_checked(place, topic, partition):
         from duralog.cli.records.record_input import LineFormat, RecordLines, one_record
         from duralog.cli.voice.progress import CountingBar
@@ -142,6 +172,9 @@ def produce(
 
         if codec is not None:
             parsed("--codec", Codec.named, codec)
+        encoders = None if asked is None else _encoders(place, topic, asked, framing, no_register, quiet=quiet)
+        key_bytes = _field("--key", key, None if encoders is None else encoders.key)
+        value_bytes = _field("--value", value, None if encoders is None else encoders.value)
         progress = CountingBar(None, wanted=not (no_progress or quiet))
         if is_one:
             records: Iterable[list[Placed]] = one_record(key_bytes, value_bytes, headers, timestamp_ms)
@@ -152,6 +185,7 @@ def produce(
                 headers=headers,
                 timestamp_ms=timestamp_ms,
                 from_json=from_json,
+                encoders=encoders,
             )
             records = RecordLines(file, sys.stdin.buffer, line_format, progress=progress)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -164,12 +198,39 @@ def produce(
 
                     to_broker(place, topic, records, partition=partition, codec=codec, written=written)
                 else:
-                    from duralog.cli.records.produced_store import to_store
+                    from duralog.cli.voice.opened_store import opened_store
+                    from duralog.operations.records.produced import to_store
 
-                    to_store(place, topic, records, partition=partition, codec=codec, quiet=quiet, written=written)
+                    with opened_store(
+                        place, read_only=False, server_properties=None, quiet=quiet, load_on_use=True
+                    ) as store:
+                        to_store(store, topic, records, partition=partition, codec=codec, written=written)
         finally:
             # Also after an error: the lines before it are written.
             _report(topic, written, output)
+
+
+def _encoders(
+    place: str, topic: str, asked: Decode, framing: str | None, no_register: bool, *, quiet: bool
+) -> Encoders:
+    from duralog.cli.records.decoded import records_of
+    from duralog.cli.voice.failures import say
+    from duralog.operations.records.encoded import plan_encoders, with_framing
+
+    return plan_encoders(
+        with_framing(asked, framing),
+        topic,
+        records_of(place, asked),
+        may_register=not no_register,
+        on_finding=(lambda _: None) if quiet else say,
+    )
+
+
+def _field(option: str, text: str | None, encoder: PayloadEncoder | None) -> bytes | None:
+    """The key or value of an option."""
+    if text is None:
+        return None
+    return parsed(option, parse_key, text) if encoder is None else encoder.encode_text(text.encode())
 
 
 def _report(topic: str, written: dict[int, Written], output: Output) -> None:

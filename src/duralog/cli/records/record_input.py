@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from duralog.cli.records.shown_records import from_json
 from duralog.cli.voice.progress import CountingBar
@@ -21,6 +21,9 @@ from duralog.client.producing import LARGEST_VALUE_BYTES, Placed
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Header, Record
+
+if TYPE_CHECKING:
+    from duralog.operations.records.encoded import Encoders
 
 _READ_AHEAD_LINES = 10_000
 _READ_AHEAD_BYTES = 16 << 20
@@ -34,6 +37,8 @@ class LineFormat:
     headers: Sequence[Header]
     timestamp_ms: int | None
     from_json: bool
+    encoders: Encoders | None = None
+    """How keys and values of lines become bytes; `key` is encoded already."""
 
     def parse(self, line: bytes) -> Placed:
         if self.from_json:
@@ -41,7 +46,7 @@ class LineFormat:
                 text = line.decode()
             except UnicodeDecodeError as error:
                 raise InvalidRecord(f"not UTF-8: {error.reason} at byte {error.start}") from None
-            partition, record = from_json(text)
+            partition, record = from_json(text, self.encoders)
             return partition, record
         key, value = self.key, line
         if self.key_separator is not None:
@@ -49,6 +54,10 @@ class LineFormat:
             key, found, value = line.partition(separator)
             if not found:
                 raise InvalidRecord(f"no {self.key_separator!r} between a key and a value")
+            if self.encoders is not None and self.encoders.key is not None:
+                key = self.encoders.key.encode_text(key)
+        if self.encoders is not None and self.encoders.value is not None:
+            value = self.encoders.value.encode_text(value)
         timestamp_ms = NO_TIMESTAMP if self.timestamp_ms is None else self.timestamp_ms
         return None, Record(key=key, value=value, timestamp_ms=timestamp_ms, headers=self.headers)
 

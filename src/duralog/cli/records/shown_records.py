@@ -8,20 +8,27 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duralog.cli.records.record_format import RecordFormat
 from duralog.cli.voice.output import Output
-from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Header, Record
 
+if TYPE_CHECKING:
+    from duralog.operations.records.decoded import DecodedPayload, RecordDecoder
+    from duralog.operations.records.encoded import Encoders
+    from duralog.schemas.encoding.payload_encoder import PayloadEncoder
+
 _INT64_MAX = 2**63 - 1
 _PLACE_NAMES = ("topic", "partition", "offset", "timestamp", "timestamp_type", "sequence")
-_NAMES = frozenset((*_PLACE_NAMES, "headers", "key", "key_base64", "value", "value_base64"))
+_OF_PARTS = ("", "_base64", "_schema", "_error")
+_NAMES = frozenset((*_PLACE_NAMES, "headers", *(f"{part}{name}" for part in ("key", "value") for name in _OF_PARTS)))
 
 
 class Style(Enum):
@@ -31,21 +38,52 @@ class Style(Enum):
 
 
 class ShownRecords:
-    def __init__(self, output: Output, style: Style | RecordFormat) -> None:
+    def __init__(self, output: Output, style: Style | RecordFormat, decoder: RecordDecoder | None = None) -> None:
         self._output = output
         self._style = style
+        self._decoder = decoder
         self.count = 0
 
     def show(self, topic: str, partition: int, record: Record) -> None:
         self.count += 1
+        decoded: Mapping[str, DecodedPayload] = {}
+        if self._decoder is not None:
+            from duralog.cli.records.decoded import decoded_parts
+
+            (found,) = self._decoder.decode(topic, partition, [record])
+            decoded = decoded_parts(found)
         if isinstance(self._style, RecordFormat):
-            self._output.write(self._style.render(topic, partition, record))
+            self._output.write(self._style.render(topic, partition, _with_text(record, decoded)))
         elif self._style is Style.JSON:
-            self._output.object(to_json(topic, partition, record))
+            fields = to_json(topic, partition, record)
+            if decoded:
+                from duralog.cli.records.decoded import with_decoded
+
+                fields = with_decoded(fields, decoded)
+            self._output.object(fields)
         elif self._style is Style.VALUES:
-            self._output.write((record.value or b"") + b"\n")
+            self._output.write((_with_text(record, decoded).value or b"") + b"\n")
         else:
-            self._output.line(_line(topic, partition, record))
+            self._output.line(_line(topic, partition, record, decoded))
+
+
+def _shows(data: bytes | None, part: DecodedPayload | None) -> bool:
+    """Whether the decoded value stands for the bytes."""
+    return part is not None and part.reason is None and data is not None
+
+
+def _with_text(record: Record, decoded: Mapping[str, DecodedPayload]) -> Record:
+    """The record with decoded keys and values as JSON; what did not decode stays as it is."""
+    if not decoded:
+        return record
+    from duralog.columnar.plain_json import json_text
+
+    key, value = record.key, record.value
+    if _shows(key, decoded.get("key")):
+        key = json_text(decoded["key"].value).encode()
+    if _shows(value, decoded.get("value")):
+        value = json_text(decoded["value"].value).encode()
+    return replace(record, key=key, value=value)
 
 
 def to_json(topic: str, partition: int, record: Record) -> dict[str, Any]:
@@ -71,10 +109,13 @@ def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def from_json(line: str) -> tuple[int | None, Record]:
-    """The partition of a record, if given, and the record. Raises `InvalidRecord`."""
+def from_json(line: str, encoders: Encoders | None = None) -> tuple[int | None, Record]:
+    """The partition of a record, if given, and the record. Raises `InvalidRecord`.
+
+    With encoders, keys and values are encoded; what `duralog consume` could not decode is taken as the bytes it was.
+    """
     try:
-        return _record_of(json.loads(line))
+        return _record_of(json.loads(line), encoders)
     except InvalidRecord:
         raise
     except ValueError as error:
@@ -83,7 +124,7 @@ def from_json(line: str) -> tuple[int | None, Record]:
         raise InvalidRecord("not JSON that can be read: it is nested too deeply") from None
 
 
-def _record_of(fields: object) -> tuple[int | None, Record]:
+def _record_of(fields: object, encoders: Encoders | None) -> tuple[int | None, Record]:
     if not isinstance(fields, dict):
         raise InvalidRecord("not a JSON object with key, value, headers, timestamp or partition")
     if strange := sorted(set(fields) - _NAMES):
@@ -92,8 +133,8 @@ def _record_of(fields: object) -> tuple[int | None, Record]:
     if not isinstance(headers, list):
         raise InvalidRecord('headers: expected a list of {"key": ..., "value": ...}')
     record = Record(
-        key=_bytes_of(fields, "key"),
-        value=_bytes_of(fields, "value"),
+        key=_part_of(fields, "key", None if encoders is None else encoders.key),
+        value=_part_of(fields, "value", None if encoders is None else encoders.value),
         timestamp_ms=_number(fields, "timestamp", NO_TIMESTAMP),
         headers=[_header_of(header) for header in headers],
     )
@@ -108,6 +149,13 @@ def _header_of(header: object) -> Header:
     if any("\ud800" <= char <= "\udfff" for char in name):
         raise InvalidRecord(f"headers: {json.dumps(name)} has half a character")
     return name, _bytes_of(header, "value")
+
+
+def _part_of(fields: Mapping[str, Any], name: str, encoder: PayloadEncoder | None) -> bytes | None:
+    is_bytes = f"{name}_base64" in fields or f"{name}_error" in fields
+    if encoder is None or is_bytes or fields.get(name) is None:
+        return _bytes_of(fields, name)
+    return encoder.encode(fields[name])
 
 
 def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
@@ -136,15 +184,25 @@ def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
     return value
 
 
-def _line(topic: str, partition: int, record: Record) -> str:
-    headers = "".join(f"  {printable(name)}={_text(value)}" for name, value in record.headers)
+def _line(topic: str, partition: int, record: Record, decoded: Mapping[str, DecodedPayload]) -> str:
+    headers = "".join(f"  {printable(name)}={payload_text(value)}" for name, value in record.headers)
+    key, value = (_part_text(getattr(record, name), decoded.get(name)) for name in ("key", "value"))
     return (
-        f"{printable(topic)}-{partition}  {record.offset}  {format_time(record.timestamp_ms)}"
-        f"  {_text(record.key)}  {_text(record.value)}{headers}"
+        f"{printable(topic)}-{partition}  {record.offset}  {format_time(record.timestamp_ms)}  {key}  {value}{headers}"
     )
 
 
-def _text(data: bytes | None) -> str:
+def _part_text(data: bytes | None, part: DecodedPayload | None) -> str:
+    if part is None or data is None:
+        return payload_text(data)
+    if part.reason is not None:
+        return f"{payload_text(data)} ({printable(part.reason)})"
+    from duralog.columnar.plain_json import json_text
+
+    return printable(json_text(part.value))
+
+
+def payload_text(data: bytes | None) -> str:
     """A quoted string as in JSON, `null`, or hex for bytes that are not text."""
     if data is None:
         return "null"

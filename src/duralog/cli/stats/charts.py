@@ -23,8 +23,8 @@ from duralog.cli.stats.svg_charts import (
 )
 from duralog.cli.stats.svg_columns import Column, columns, time_marks
 from duralog.cli.voice.tables import plural, size_text
-from duralog.cli.voice.times import duration_text, format_time
 from duralog.config.error_text import printable
+from duralog.config.times import duration_text, format_time
 from duralog.statistics.key_popularity import HotKey, Popularity
 from duralog.statistics.record_shapes import RecordShape, TimeCounts, size_range
 from duralog.statistics.report import LogFigures, key_text

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duralog.cli.voice.engine import DEFAULT_MASTER, THREADS, Conf, EngineChoice, Master, StorageOptions, engine_given
-from duralog.cli.voice.failures import FAILURE, CannotWrite, errors_shown
+from duralog.cli.voice.failures import FAILURE, errors_shown
+from duralog.cli.voice.html_page import HtmlPage, check_page_place, write_page
 from duralog.cli.voice.options import (
     HOW,
     WHICH,
@@ -26,7 +25,6 @@ from duralog.cli.voice.options import (
 )
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.unknown_names import names_checked
-from duralog.config.error_text import describe
 
 if TYPE_CHECKING:
     from duralog.operations.stats import DirectoryStats
@@ -73,16 +71,7 @@ def stats(
         bool,
         typer.Option("--no-compaction", help="Skip the estimate of what compaction would save.", rich_help_panel=HOW),
     ] = False,
-    html: Annotated[
-        str | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Also write a page with charts: one file that needs nothing else.",
-            show_default=False,
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    html: HtmlPage = None,
     storage_option: StorageOptions = None,
     engine: EngineChoice = THREADS,  # noqa: ARG001 (engine_given reads it, and the next three)
     threads: ReadThreads = 2,  # noqa: ARG001
@@ -95,39 +84,41 @@ def stats(
     """Count records, keys and bytes of topics; draw charts.
 
     By topic, partition and key prefix, and what compaction would save. All figures are exact. Nothing is changed, and
-    the directory may be in use.
+    the directory may be in use. A pattern in quotes or a JSON manifest names the directories of a cluster: what
+    consumers were served is counted.
 
     Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
     """
     chosen = engine_given(ctx, only_threads=("threads", "partition", "html"))
     path = chosen.directory(directory, data)
     storage_options = named_values("--storage-option", storage_option)
-    with errors_shown(), names_checked(path, topic, partition):
-        if html is not None:
-            _check_place(html)
+    with errors_shown():
         chosen.announce(quiet=quiet)
-        if not chosen.is_spark:
-            from duralog.cli.voice.logs import say_warnings
+        with names_checked(path, topic, partition, may_be_a_cluster=True):
+            if html is not None:
+                check_page_place(html)
+            if not chosen.is_spark:
+                from duralog.cli.voice.logs import say_warnings
 
-            say_warnings(wanted=not quiet)
-        from duralog.operations.chosen_partition import Choice
-        from duralog.operations.stats import DirectoryStats
+                say_warnings(wanted=not quiet)
+            from duralog.operations.chosen_partition import Choice
+            from duralog.operations.stats import DirectoryStats
 
-        request = DirectoryStats(
-            path=path,
-            choice=Choice(topic or None, partition),
-            prefix_length=prefix_length,
-            prefix_separator=prefix_separator,
-            largest=largest,
-            hot_keys=0 if html is None else _HOT_KEYS,
-            compaction=not no_compaction,
-            storage_options=storage_options,
-        )
-        with (
-            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
-            chosen.workers() as workers,
-        ):
-            _run(request, workers, shown, html=html)
+            request = DirectoryStats(
+                path=path,
+                choice=Choice(topic or None, partition),
+                prefix_length=prefix_length,
+                prefix_separator=prefix_separator,
+                largest=largest,
+                hot_keys=0 if html is None else _HOT_KEYS,
+                compaction=not no_compaction,
+                storage_options=storage_options,
+            )
+            with (
+                screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+                chosen.workers() as workers,
+            ):
+                _run(request, workers, shown, html=html)
 
 
 def _run(request: DirectoryStats, workers: Workers, screen: Screen, *, html: str | None) -> None:
@@ -144,45 +135,8 @@ def _run(request: DirectoryStats, workers: Workers, screen: Screen, *, html: str
     if html is not None:
         from duralog.cli.stats.page import stats_page
 
-        _write_page(html, stats_page(report, request.path, now_ms()))
+        write_page(html, stats_page(report, request.path, now_ms()))
         if not output.as_json:
             output.note(html, "the same as a page, with charts: open it in a browser")
     if not report.is_sound:
         raise typer.Exit(FAILURE)
-
-
-def _check_place(file: str) -> None:
-    """Whether the page can be written, before much is read."""
-    folder = os.path.dirname(os.path.abspath(file))
-    if not os.path.isdir(folder):
-        raise CannotWrite(f"--html {file}: there is no directory {folder}: make it first, or name a file elsewhere")
-    if os.path.isdir(file):
-        raise CannotWrite(f"--html {file}: this is a directory: name a file in it")
-    if not os.path.exists(file) and not os.access(folder, os.W_OK):
-        raise CannotWrite(f"--html {file}: this user may not write to {folder}: name a file elsewhere")
-
-
-def _write_page(file: str, page: str) -> None:
-    """A reader sees the whole old page or the whole new one. Links and permissions stay."""
-    try:
-        if os.path.exists(file) and not os.path.isfile(file):
-            # A pipe or a device: written to, never replaced.
-            with open(file, "w", encoding="utf-8") as stream:
-                stream.write(page)
-        else:
-            _replace_file(os.path.realpath(file), page)
-    except OSError as error:
-        raise CannotWrite(f"--html {file}: {describe(error)}") from error
-
-
-def _replace_file(file: str, page: str) -> None:
-    temporary = f"{file}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            if os.path.exists(file):
-                shutil.copymode(file, temporary)
-            stream.write(page)
-        os.replace(temporary, file)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)

@@ -21,8 +21,8 @@ from duralog.cli.stats.charts import (
 )
 from duralog.cli.stats.html_report import Chapter, Section, Table, Tile, page
 from duralog.cli.voice.tables import plural, size_text
-from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.statistics.record_shapes import TimeCounts
 from duralog.statistics.report import LogFigures, StatsReport
 from duralog.statistics.shapes import TopicShape

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from duralog.cli.stats.chart_scales import Scale, count_text, decades, round_ticks, size_ticks, time_labels, time_ticks
 from duralog.cli.voice.tables import size_text
-from duralog.cli.voice.times import format_time
+from duralog.config.times import format_time
 
 WIDTH = 720
 _NARROW = 340

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.tables import plural, size_text, write_table
-from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.statistics.report import Figures, LogFigures, StatsReport, key_text
 
 _LEAST = ("no key", "unpacked", "contents", "first", "last", "tombstones", "duplicates", "ratio")

@@ -5,11 +5,11 @@ This module is the command line; `topics_of_store` and `topics_of_broker` show w
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.topic.move import move
 from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import topic_config_names, topic_config_settings
 from duralog.cli.voice.failures import WrongUsage, errors_shown
@@ -24,7 +24,9 @@ from duralog.cli.voice.options import (
     TopicChoice,
     TopicName,
     Yes,
+    check_can_ask,
     config_settings,
+    confirm,
     standard_output,
 )
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 topic_app = typer.Typer(
     name="topic",
     cls=CommandGroup,
-    help="List, describe, create, alter and delete topics.",
+    help="List, describe, create, alter, move and delete topics.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -270,8 +272,7 @@ def alter(
         from duralog.cli.topic import topics_of_broker, topics_of_store
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
-        from duralog.cli.voice.tables import plural
-        from duralog.errors import InvalidTopic
+        from duralog.operations.stored_topics import StoreTopics
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
@@ -282,18 +283,12 @@ def alter(
             output.flush()
             return
         with opened_store(place, read_only=False, server_properties=server_properties, quiet=quiet) as store:
-            present = len(store.partitions(topic))
-            if partitions is not None and partitions <= present:
-                # Before anything is changed.
-                raise InvalidTopic(
-                    f"{topic} has {plural(present, 'partition')}; it can only get more, not {partitions}"
-                )
-            if changes:
-                store.alter_topic_config(topic, changes)
-            if partitions is not None:
-                store.add_partitions(topic, partitions)
+            StoreTopics(store).alter(topic, changes, partitions)
             topics_of_store.write_description(store, topic, output, all_configs=False)
         output.flush()
+
+
+topic_app.command()(move)
 
 
 @topic_app.command()
@@ -312,19 +307,18 @@ def delete(
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data, config_file)
-    if not yes and not sys.stdin.isatty():
-        raise WrongUsage("this is not a terminal, so nothing can be asked: give --yes to delete the topic")
+    check_can_ask("delete the topic", yes=yes)
     with errors_shown(), names_checked(place, topic):
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import opened_store
         from duralog.cli.voice.tables import plural, size_text
+        from duralog.operations.stored_topics import StoreTopics
 
         say_warnings(wanted=not quiet)
         output = standard_output(as_json=as_json, quiet=quiet)
         if is_broker(place):
             count = _of_broker(place).count(topic)
-            if not yes and not typer.confirm(f"Delete {topic}: {plural(count, 'partition')}?", err=True):
-                raise typer.Exit(1)
+            confirm(f"Delete {topic}: {plural(count, 'partition')}?", yes=yes)
             _of_broker(place).delete(topic)
             if as_json:
                 output.object({"kind": "deleted", "topic": topic, "partitions": count, "bytes": None})
@@ -333,15 +327,12 @@ def delete(
             output.flush()
             return
         with opened_store(place, read_only=False, server_properties=None, quiet=quiet) as store:
-            numbers = store.partitions(topic)
-            present = [number for number in numbers if (topic, number) not in store.offline]
-            size_bytes = sum(store.partition(topic, number).size_bytes for number in present)
-            what = f"{topic}: {plural(len(numbers), 'partition')}, {size_text(size_bytes)}"
-            if not yes and not typer.confirm(f"Delete {what}?", err=True):
-                raise typer.Exit(1)
+            count, size_bytes = StoreTopics(store).size(topic)
+            what = f"{topic}: {plural(count, 'partition')}, {size_text(size_bytes)}"
+            confirm(f"Delete {what}?", yes=yes)
             store.delete_topic(topic)
         if as_json:
-            output.object({"kind": "deleted", "topic": topic, "partitions": len(numbers), "bytes": size_bytes})
+            output.object({"kind": "deleted", "topic": topic, "partitions": count, "bytes": size_bytes})
         elif not quiet:
             output.line(f"deleted {what}")
         output.flush()

@@ -9,9 +9,9 @@ from duralog.cli.voice.failures import say
 from duralog.cli.voice.output import Output
 from duralog.cli.voice.progress import CountingBar
 from duralog.cli.voice.tables import plural, size_text, write_table
-from duralog.cli.voice.times import format_time
 from duralog.config import TOPIC_CONFIGS, Origin, TopicConfig
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.errors import DuralogError
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.store import Store
@@ -101,7 +101,7 @@ def _object(store: Store, name: str, config: TopicConfig, shown: list[str]) -> d
 
 def _partition_fields(log: PartitionLog) -> dict[str, Any]:
     segments = log.segments
-    has_records = log.end_offset > log.start_offset
+    filled = [segment for segment in segments if segment.size_bytes] if log.end_offset > log.start_offset else []
     return {
         "partition": log.partition,
         "start_offset": log.start_offset,
@@ -109,7 +109,8 @@ def _partition_fields(log: PartitionLog) -> dict[str, Any]:
         "last_stable_offset": log.last_stable_offset,
         "segments": len(segments),
         "bytes": log.size_bytes,
-        "newest_timestamp": max(segment.largest_timestamp_ms for segment in segments) if has_records else None,
+        # The time of an empty segment is that of its file.
+        "newest_timestamp": max((segment.largest_timestamp_ms for segment in filled), default=None),
         "leader_epoch": log.leader_epochs.latest_epoch,
     }
 

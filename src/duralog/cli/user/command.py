@@ -12,7 +12,17 @@ import typer
 
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
-from duralog.cli.voice.options import HOW, WHICH, AsJson, Quiet, Yes, check_text, standard_output
+from duralog.cli.voice.options import (
+    HOW,
+    WHICH,
+    AsJson,
+    Quiet,
+    Yes,
+    check_can_ask,
+    check_text,
+    confirm,
+    standard_output,
+)
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.errors import DuralogError
 
@@ -39,6 +49,15 @@ Mechanisms = Annotated[
         rich_help_panel=WHICH,
     ),
 ]
+PasswordFile = Annotated[
+    str | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="A file with the password in its first line; - is standard input. Without it, you are asked.",
+        rich_help_panel=HOW,
+    ),
+]
 _LEAST_ITERATIONS, _MOST_ITERATIONS = 4096, 16384
 
 
@@ -50,15 +69,7 @@ def add(
     *,
     user: UserName,
     mechanism: Mechanisms = None,
-    password_file: Annotated[
-        str | None,
-        typer.Option(
-            "--password-file",
-            metavar="FILE",
-            help="A file with the password in its first line; - is standard input. Without it, you are asked.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    password_file: PasswordFile = None,
     iterations: Annotated[
         int,
         typer.Option(
@@ -148,6 +159,7 @@ def delete(
     """
     place = target_given(target, data, config_file)
     _check_name(user)
+    check_can_ask("delete the user", yes=yes)
     with errors_shown():
         from duralog.cli.user.users import mechanisms_given, opened_users
 
@@ -156,8 +168,7 @@ def delete(
             present = [each for name, each, _ in users.list() if name == user and each in wanted]
             if not present:
                 raise DuralogError(f"there is no user {user} in {place}: see duralog user list {place}")
-            if not yes and not typer.confirm(f"Delete the user {user}?", err=True):
-                raise typer.Exit(1)
+            confirm(f"Delete the user {user}?", yes=yes)
             users.delete(user, present)
         output = standard_output(as_json=as_json, quiet=quiet)
         for each in present:
@@ -186,15 +197,7 @@ def entry(
             rich_help_panel=HOW,
         ),
     ] = False,
-    password_file: Annotated[
-        str | None,
-        typer.Option(
-            "--password-file",
-            metavar="FILE",
-            help="A file with the password in its first line; - is standard input. Without it, you are asked.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    password_file: PasswordFile = None,
 ) -> None:
     """Print a line for the users file of the console or /metrics.
 

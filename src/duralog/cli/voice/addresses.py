@@ -47,6 +47,13 @@ def check_directory(place: str) -> None:
     )
 
 
+def directories_in(place: str) -> list[str]:
+    """The directories of an argument: one, or several with commas between them, as in `log.dirs`."""
+    if "," not in place or os.path.exists(place):
+        return [place]
+    return [each.strip() for each in place.split(",") if each.strip()]
+
+
 def check_no_file(place: str) -> None:
     if os.path.exists(place) and not os.path.isdir(place):
         raise DuralogError(

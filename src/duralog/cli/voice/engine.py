@@ -120,16 +120,20 @@ class Engine:
 
 
 def engine_given(
-    ctx: typer.Context, *, only_threads: Sequence[str] = ("threads",), only_spark: Sequence[str] = ()
+    ctx: typer.Context,
+    *,
+    only_threads: Sequence[str] = ("threads",),
+    only_spark: Sequence[str] = (),
+    with_both: Sequence[str] = (),
 ) -> Engine:
     """The engine of a command with the parameters `engine`, `master` and `conf`.
 
-    A parameter of the other engine that was given is wrong usage.
+    A parameter of the other engine that was given is wrong usage. Those of `with_both` are never.
     """
     given: dict[str, Any] = ctx.params
     name = given.get("engine", ON_SPARK)
     for parameter in only_threads if name == ON_SPARK else (*_SPARK_ONLY, *only_spark):
-        source = ctx.get_parameter_source(parameter)
+        source = None if parameter in with_both else ctx.get_parameter_source(parameter)
         if source is not None and source.name != "DEFAULT":
             option = next(each for each in ctx.command.params if each.name == parameter).opts[0]
             other = THREADS if name == ON_SPARK else ON_SPARK

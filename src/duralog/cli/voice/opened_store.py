@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duralog.cli.server_properties import read_server_properties
-from duralog.cli.voice.addresses import check_directory, check_no_file
+from duralog.cli.voice.addresses import check_directory, check_no_file, directories_in
 from duralog.cli.voice.progress import ProgressBar
 from duralog.config import BrokerConfig
-from duralog.errors import DuralogError
-from duralog.operations.opened_store import check_log_directory, opened_for_writing
+from duralog.errors import DuralogError, StoreLocked
+from duralog.operations.opened_store import check_log_directory, is_log_directory, opened_for_writing
 from duralog.storage.disk.found_files import directory_of
+from duralog.storage.disk.log_directories import log_directories
 from duralog.storage.store import Store
 
 
@@ -25,25 +26,39 @@ def opened_store(
     quiet: bool = False,
     load_on_use: bool = False,
 ) -> Iterator[Store]:
-    """With `create`, a missing directory is made. `load_on_use` is for a command that writes to a few partitions."""
-    check_no_partition(path)
-    if create:
-        check_no_file(path)
-    else:
-        check_directory(path)
-        if not read_only:
-            check_log_directory(path)
+    """`path` is a directory, or several with commas between them. With `create`, a missing one is made.
+
+    `load_on_use` is for a command that writes to a few partitions.
+    """
     config = broker_config(server_properties)
+    paths = log_directories(directories_in(path), config.log_dirs)
+    for each in paths:
+        check_no_partition(each)
+        if create:
+            check_no_file(each)
+        elif len(paths) == 1 or each in directories_in(path):
+            check_directory(each)
+    if not (create or read_only or any(is_log_directory(each) for each in paths)):
+        check_log_directory(paths[0])
     if read_only:
-        with Store(path, config=config, read_only=True) as store:
+        with Store(paths, config=config, read_only=True) as store:
             yield store
         return
     with (
         ProgressBar(wanted=not quiet) as bar,
-        opened_for_writing(path, config, on_progress=bar.show, load_on_use=load_on_use) as store,
+        opened_for_writing(paths, config, on_progress=bar.show, load_on_use=load_on_use) as store,
     ):
         bar.hide()
         yield store
+
+
+@contextmanager
+def broker_suggested(what: str) -> Iterator[None]:
+    """If another process has the directory open, the error says how to change these meanwhile."""
+    try:
+        yield
+    except StoreLocked as error:
+        raise StoreLocked(f"{error}. To change the {what} of a running broker, give its HOST:PORT") from None
 
 
 def check_no_partition(path: str) -> None:

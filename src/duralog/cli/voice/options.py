@@ -15,8 +15,8 @@ import typer
 from duralog.cli.voice.addresses import is_broker, is_url
 from duralog.cli.voice.completions import codecs, partition_numbers, topic_config_settings, topic_names
 from duralog.cli.voice.failures import WrongUsage
-from duralog.cli.voice.times import parse_time
 from duralog.config.byte_sizes import parse_bytes
+from duralog.config.times import parse_time
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
@@ -40,6 +40,18 @@ def as_text(param: typer.CallbackParam, text: str | None) -> str | None:
     if text is not None:
         check_text(param.opts[0], text)
     return text
+
+
+def check_can_ask(what: str, *, yes: bool) -> None:
+    """Before anything is opened: a question needs a terminal. `what` completes "give --yes to"."""
+    if not yes and not sys.stdin.isatty():
+        raise WrongUsage(f"this is not a terminal, so nothing can be asked: give --yes to {what}")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless `--yes` was given. Ends the command with exit code 1 if it is not wanted."""
+    if not yes and not typer.confirm(question, err=True):
+        raise typer.Exit(1)
 
 
 def check_text(option: str, text: str) -> None:

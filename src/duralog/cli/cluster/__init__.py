@@ -1,0 +1,1 @@
+"""`duralog cluster`: the log directories of several nodes together."""

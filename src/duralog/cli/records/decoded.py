@@ -1,0 +1,87 @@
+"""Decoded keys and values for `duralog consume` and `duralog lookup`: read from where the records come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from duralog.cli.voice.addresses import is_broker
+from duralog.client.consuming import ConsumeRequest, from_broker
+from duralog.columnar.plain_json import plain_json
+from duralog.columnar.schema import HEADERS, KEY, RECORD_SCHEMA, VALUE
+from duralog.errors import CorruptRecord
+from duralog.format.record import Record
+from duralog.operations.records.decoded import DecodedPayload, DecodedRecord, RecordDecoder
+from duralog.scanning.tables.scan import scan
+from duralog.schemas.decode_options import Decode, ReadRecords
+
+_BATCH_ROWS = 1_000
+
+
+def decoder_for(place: str, decode: Decode, say_note: Callable[[str], None]) -> RecordDecoder:
+    """For the records of a directory or of a broker. Samples and schemas are read there, too."""
+    return RecordDecoder(decode, records_of(place, decode), say_note)
+
+
+def records_of(place: str, decode: Decode) -> ReadRecords:
+    """Reads samples and the topic `_schemas` of a directory or a broker."""
+    if is_broker(place):
+        return lambda topic, columns: _from_broker(place, topic, columns)
+    return lambda topic, columns: _from_directory(place, topic, columns, decode)
+
+
+def _from_directory(path: str, topic: str, columns: Sequence[str], decode: Decode) -> Iterable[pa.RecordBatch]:
+    """A sample ends where a log is corrupt: what is before it says enough. Schemas must be complete."""
+    found = scan(path, topics=[topic], columns=columns, threads=1)
+    return found if topic == decode.schemas_topic else _up_to_damage(found)
+
+
+def _up_to_damage(found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from found
+    except CorruptRecord:
+        return
+
+
+def _from_broker(address: str, topic: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The records of a topic, a thousand at a time."""
+    schema = pa.schema([field for field in RECORD_SCHEMA if field.name in columns])
+    request = ConsumeRequest(topics=[topic])
+    rows: list[Record] = []
+
+    def batch() -> pa.RecordBatch:
+        found = {
+            KEY: [record.key for record in rows],
+            VALUE: [record.value for record in rows],
+            HEADERS: [[{"key": name, "value": value} for name, value in record.headers] for record in rows],
+        }
+        return pa.RecordBatch.from_pydict({name: found[name] for name in schema.names}, schema=schema)
+
+    for _, _, record in from_broker(address, request, before_waiting=lambda: None):
+        rows.append(record)
+        if len(rows) == _BATCH_ROWS:
+            yield batch()
+            rows.clear()
+    if rows:
+        yield batch()
+
+
+def decoded_parts(found: DecodedRecord) -> dict[str, DecodedPayload]:
+    """What was decoded of a record, by `key` and `value`."""
+    return {name: part for name, part in ((KEY, found.key), (VALUE, found.value)) if part is not None}
+
+
+def with_decoded(fields: dict[str, Any], decoded: Mapping[str, DecodedPayload]) -> dict[str, Any]:
+    """A record as JSON with decoded values in place of bytes, and the schema's name, or why they did not decode."""
+    for name, part in decoded.items():
+        is_null = fields.get(name) is None and f"{name}_base64" not in fields
+        if part.reason is None and not is_null:
+            fields.pop(f"{name}_base64", None)
+            fields[name] = plain_json(part.value)
+        if part.schema is not None:
+            fields[f"{name}_schema"] = part.schema
+        if part.reason is not None:
+            fields[f"{name}_error"] = part.reason
+    return fields
