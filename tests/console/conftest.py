@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,22 +19,33 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 import duralog
 from bench.workers.console_process import RunningConsole
-from tests.support.console import console_stores
+from tests.support.console import console_stores, typed_store
 from tests.support.console.watched_page import SHOWN_MS, WatchedPage
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     "empty": lambda directory: duralog.open(directory).close(),
     "golden": console_stores.make_golden,
     "shop": console_stores.make_shop,
+    "events": console_stores.make_events,
     "many": console_stores.make_many,
     "damaged": console_stores.make_damaged,
     "hostile": console_stores.make_hostile,
+    "typed": typed_store.make_typed,
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 TROUBLE = ("Traceback", "ERROR", "Exception", "never awaited")
 """What a console never logs, whatever it is asked."""
 
 Visit = Callable[..., WatchedPage]
+
+
+@pytest.fixture
+def toolkit() -> Any:
+    with warnings.catch_warnings():
+        # It imports whatever client of Kafka it finds, for a feature that is not used.
+        warnings.simplefilter("ignore")
+        import nicegui
+    return nicegui
 
 
 @pytest.fixture(scope="session")
@@ -112,7 +124,8 @@ def visit(browser: Browser, consoles: Callable[[str], RunningConsole]) -> Iterat
         where: str | RunningConsole, path: str = "/", *, status: int = 200, is_login: bool = False, **settings: Any
     ) -> WatchedPage:
         console = consoles(where) if isinstance(where, str) else where
-        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings}))
+        chosen = {"viewport": {"width": 1280, "height": 900}, "timezone_id": "UTC", **settings}
+        contexts.append(browser.new_context(**chosen))
         pages.append(WatchedPage(contexts[-1], console.address))
         if is_login:
             pages[-1].page.goto(console.address + path)

@@ -236,7 +236,7 @@ def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path, nobody:
 
     with started() as broker:
         broker.start()
-        running = TestBroker(broker.node.host, broker.node.port, broker.store)
+        running = TestBroker(broker.node.host, broker.node.port, broker.store, broker)
         create(running, "orders")
         source = BrokerSource(running.bootstrap_servers)
         source.step()

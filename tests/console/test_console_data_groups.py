@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import duralog
 from duralog.console.sources.cleaner_metrics import CleanerMetrics
 from duralog.console.sources.directory import group_tracking
 from duralog.console.sources.directory.source import DirectorySource
@@ -38,6 +39,21 @@ def test_a_long_topic_is_read_in_several_goes(stores: Any, tmp_path: Path, monke
     assert len(notes) > 1
     assert source.group("billing").facts.lag == ORDERS - COMMITTED
     assert source.group("shipping").facts.lag == ORDERS - 10
+    source.close()
+
+
+def test_partitions_without_a_commit_are_counted_apart(stores: Any, tmp_path: Path) -> None:
+    """The lag is that of committed offsets, as Kafka's tool counts it: where the group would start is not known."""
+    directory = stores.copied("shop", tmp_path / "data")
+    source = DirectorySource(str(directory))
+    details = source.group("billing")
+    assert [(row.topic, row.partition, row.records) for row in details.without_commit] == [("orders", 1, 0)]
+    assert details.facts.without_commit == 0, "an empty partition holds nothing up"
+    with duralog.open(directory) as store:
+        store.partition("orders", 1).append([duralog.Record(value=b"x")])
+    source.step()
+    (facts,) = source.overview().groups
+    assert (facts.lag, facts.without_commit) == (ORDERS - COMMITTED, 1)
     source.close()
 
 
@@ -101,7 +117,7 @@ def metrics_server() -> Iterator[HTTPServer]:
 
 
 def test_the_cleaner_of_a_broker_is_read_from_its_metrics(stores: Any, metrics_server: HTTPServer) -> None:
-    source = DirectorySource(str(stores["shop"]), metrics=f"127.0.0.1:{metrics_server.server_port}")
+    source = DirectorySource(str(stores["shop"]), metrics=CleanerMetrics(f"127.0.0.1:{metrics_server.server_port}"))
     assert source.cleaner().metrics == {"cleanings": 3.0, "cleaner_dirty_percent": 12.5}
     assert source.overview().notes == ()
     source.close()

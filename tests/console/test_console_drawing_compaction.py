@@ -21,6 +21,7 @@ from duralog.console.drawing.partition_figures import (
     scan_figures,
     segment_figures,
 )
+from duralog.console.drawing.reader_zone import IN_UTC
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
 
@@ -164,11 +165,11 @@ def test_progress_in_words() -> None:
 
 
 def test_offsets_beside_the_picture() -> None:
-    figures = {figure.marker: figure for figure in offset_figures(LOG)}
+    figures = {figure.marker: figure for figure in offset_figures(LOG, IN_UTC)}
     assert [figure.value for figure in figures.values()] == ["0", "100", "200", "390", "400", "400"]
     assert figures["first-uncleanable-offset"].about == "min.compaction.lag.ms is 6 hours"
     assert figures["last-stable-offset"].about == "10 offsets after the start of an open transaction."
-    plain = offset_figures(replace(LOG, first_dirty_offset=None, first_uncleanable_offset=None))
+    plain = offset_figures(replace(LOG, first_dirty_offset=None, first_uncleanable_offset=None), IN_UTC)
     assert [figure.marker for figure in plain] == ["start-offset", "last-stable-offset", "high-watermark", "end-offset"]
 
 
@@ -185,7 +186,7 @@ def test_tiles_of_a_log() -> None:
 
 
 def test_a_segment_without_an_index_says_so() -> None:
-    figures = {figure.marker: figure.value for figure in segment_figures(LOG.segments[0])}
+    figures = {figure.marker: figure.value for figure in segment_figures(LOG.segments[0], IN_UTC)}
     assert (figures["segment-index"], figures["segment-time-index"]) == ("none", "0 entries")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duralog.console.drawing.json_text import Kind, pretty_json
+from duralog.console.drawing.reader_zone import IN_UTC
 from duralog.console.drawing.record_place import (
     NotAPlace,
     Place,
@@ -177,27 +178,28 @@ def test_copies_are_the_bytes_as_they_are() -> None:
 
 
 def test_rows_tell_kinds_apart() -> None:
-    assert row_of(record())["tag"] == ""
-    assert row_of(record(value=None))["tag"] == "tombstone"
-    assert row_of(record(kind=RecordKind.ABORTED))["tag"] == "aborted"
+    assert row_of(record(), IN_UTC)["tag"] == ""
+    assert row_of(record(value=None), IN_UTC)["tag"] == "tombstone"
+    assert row_of(record(kind=RecordKind.ABORTED), IN_UTC)["tag"] == "aborted"
     marker = row_of(
-        record(kind=RecordKind.MARKER, key=None, value=None, is_tombstone=False, marker="commit of producer 4")
+        record(kind=RecordKind.MARKER, key=None, value=None, is_tombstone=False, marker="commit of producer 4"),
+        IN_UTC,
     )
     assert (marker["tag"], marker["value"], marker["key"]) == ("marker", "commit of producer 4", "")
-    assert row_of(record(key=None))["keyForm"] == "is-null"
-    assert row_of(record(key=b"\x00"))["keyForm"] == "is-hex"
-    assert row_of(record(key=b"0xff"))["keyForm"] == ""
-    assert row_of(record(value=b""))["value"] == "empty"
+    assert row_of(record(key=None), IN_UTC)["keyForm"] == "is-null"
+    assert row_of(record(key=b"\x00"), IN_UTC)["keyForm"] == "is-hex"
+    assert row_of(record(key=b"0xff"), IN_UTC)["keyForm"] == ""
+    assert row_of(record(value=b""), IN_UTC)["value"] == "empty"
 
 
 def test_offsets_beyond_a_browsers_numbers_stay_exact() -> None:
-    assert row_of(record(offset=2**63 - 1))["offset"] == "9223372036854775807"
-    assert panel_of("t", 0, record(offset=2**63 - 1), {})["offset"] == "9223372036854775807"
+    assert row_of(record(offset=2**63 - 1), IN_UTC)["offset"] == "9223372036854775807"
+    assert panel_of("t", 0, record(offset=2**63 - 1), {}, IN_UTC)["offset"] == "9223372036854775807"
 
 
 def test_the_panel_has_all_of_a_record() -> None:
     headers = (("trace", b"1"), ("\u202eturned", b"\xff"), ("none", None))
-    panel = panel_of("a b", 3, record(key=b"k&k", value=b'{"x": 1}', headers=headers), {"value": Form.TEXT})
+    panel = panel_of("a b", 3, record(key=b"k&k", value=b'{"x": 1}', headers=headers), {"value": Form.TEXT}, IN_UTC)
     key, value = panel["parts"]
     assert key["find"] == "/topic/a%20b/3/records?key=k%26k"
     assert (value["form"], value["forms"]) == ("text", ["JSON", "text", "bytes"])
@@ -205,9 +207,9 @@ def test_the_panel_has_all_of_a_record() -> None:
 
 
 def test_the_panel_offers_the_rest_of_a_long_value() -> None:
-    _, value = panel_of("t", 0, record(value=b"x" * 100, value_bytes=5_000_000), {})["parts"]
+    _, value = panel_of("t", 0, record(value=b"x" * 100, value_bytes=5_000_000), {}, IN_UTC)["parts"]
     assert value["more"] == "Show all 4.77 MiB"
-    _, whole = panel_of("t", 0, record(value=b"x" * 600_000), {})["parts"]
+    _, whole = panel_of("t", 0, record(value=b"x" * 600_000), {}, IN_UTC)["parts"]
     assert (whole["more"], "duralog consume" in whole["note"]) == ("", True)
 
 

@@ -9,7 +9,6 @@ import os
 import shlex
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Iterator
 from itertools import pairwise
@@ -23,6 +22,7 @@ import duralog
 from duralog.console.drawing.record_place import Place
 from duralog.console.source import Busy
 from duralog.console.sources.broker.without_files import WithoutFiles
+from duralog.console.sources.cleaner_metrics import CleanerMetrics
 from duralog.console.sources.directory import compaction_runs
 from duralog.console.sources.directory import runs as directory_runs
 from duralog.console.sources.directory.source import DirectorySource
@@ -148,7 +148,7 @@ def test_what_nobody_waits_for_is_not_read_to_its_end(source: DirectorySource) -
 
 
 def test_files_are_read_while_a_broker_does_not_answer(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = DirectorySource(str(directory), metrics="127.0.0.1:1")
+    source = DirectorySource(str(directory), metrics=CleanerMetrics("127.0.0.1:1"))
     assert source._metrics is not None
     asked, go_on = threading.Event(), threading.Event()
 
@@ -170,15 +170,6 @@ def test_files_are_read_while_a_broker_does_not_answer(directory: Path, monkeypa
     source.close()
     assert found
     assert not reading.is_alive()
-
-
-@pytest.fixture
-def toolkit() -> Any:
-    with warnings.catch_warnings():
-        # It imports whatever client of Kafka it finds, for a feature that is not used.
-        warnings.simplefilter("ignore")
-        import nicegui
-    return nicegui
 
 
 class _EndlessSearch:
@@ -244,6 +235,7 @@ class _Builders(dict[str, Any]):
         self.source = console.source
         self.frame = console.frame
         self.shows_audit_log = console.shows_audit_log
+        self.copies = console.copies
 
     def page(self, path: str) -> Any:
         return lambda build: self.setdefault(path, build)
@@ -288,13 +280,20 @@ def test_what_is_wrong_is_told_for_as_long_as_it_is(toolkit: Any, monkeypatch: p
     assert shown == [[], ["it is gone"], ["it is gone"], ["it is still gone"], [], ["it is gone"]]
 
 
-def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None:
+def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """No task, no element, no thread and no open file, with a search and an explanation under way."""
     from duralog.console.app import _PAGES
+    from duralog.console.changes.changer import ChangedPlace, Changer
+    from duralog.console.sources.cluster_copies import ComparedDirectories
     from duralog.console.ui.layout import Console
 
-    source = DirectorySource(str(stores["shop"]))
-    builders = _Builders(Console(source))
+    # A timer ends when it would tick again: for some after half a minute.
+    timer = toolkit.ui.timer
+    monkeypatch.setattr(toolkit.ui, "timer", lambda seconds, *rest, **more: timer(min(seconds, 0.5), *rest, **more))
+    directory = str(stores["shop"])
+    source = DirectorySource(directory)
+    changer = Changer(ChangedPlace(directory=directory))
+    builders = _Builders(Console(source, changer, copies=ComparedDirectories([directory])))
     for module in _PAGES:
         module.register(builders)
     del builders["/audit"]  # This console has no audit log.
@@ -302,8 +301,9 @@ def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None
         "topic": "profiles",
         "partition": "0",
         "group": "billing",
+        "subject": "profiles-value",
         "q": "",
-        "request": SimpleNamespace(query_params={"key": "customer-7"}),
+        "request": SimpleNamespace(query_params={"key": "customer-7", "where": "$.x = 1"}),
     }
 
     async def open_and_close() -> None:
@@ -317,7 +317,7 @@ def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None
                     await built
             opened.append(client)
         elements = [weakref.ref(element) for client in opened for element in client.elements.values()]
-        assert len(opened) == 8
+        assert len(opened) == 13
         assert len(elements) > 500
         for client in opened:
             client.delete()
@@ -326,7 +326,7 @@ def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any) -> None
         def left() -> list[object]:
             """What was under way in threads ends a little after its page."""
             tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            threads = [thread for thread in threading.enumerate() if thread.name == "duralog-console-search"]
+            threads = [thread for thread in threading.enumerate() if thread.name.endswith("-search")]
             more_files = max(0, len(os.listdir("/proc/self/fd")) - files)
             kept = sum(element() is not None for element in elements)
             return [each for each in (tasks, threads, more_files, kept) if each]
@@ -348,13 +348,15 @@ def test_pages_that_no_browser_opens_are_forgotten(toolkit: Any) -> None:
 
     async def flood() -> int:
         toolkit.core.loop = asyncio.get_running_loop()
-        before = set(client.instances)
+        # Pages that a test before this one left would count.
+        for earlier in list(client.instances.values()):
+            earlier.delete()
         for _ in range(layout._MOST_UNOPENED_PAGES):
             client(page, request=None).created = time.time() - layout._OPENED_WITHIN_SECONDS
             layout.forget_unopened_pages()
         newest = client(page, request=None)
         layout.forget_unopened_pages()
-        left = set(client.instances) - before
+        left = set(client.instances)
         assert newest.id in left
         newest.delete()
         return len(left)

@@ -39,6 +39,17 @@ def test_a_sound_directory_has_no_findings(visit: Visit, stores: Stores) -> None
     expect(tab.part("connection")).to_contain_text("live")
 
 
+def test_a_verdict_is_one_line_and_problems_fit_a_phone(visit: Visit) -> None:
+    tab = visit("damaged", "/health", viewport={"width": 390, "height": 844}, color_scheme="dark")
+    verdict, items = tab.part("verdict"), tab.part("health-items")
+    expect(verdict).to_contain_text("critical")
+    middles = verdict.locator("span").evaluate_all("all => all.map(each => each.getBoundingClientRect().x)")
+    assert middles[0] < middles[1]
+    expect(items.locator("tbody tr").first).to_be_visible()
+    box = items.locator("xpath=..")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
 def test_the_quarantine_tells_what_recovery_took_out(visit: Visit) -> None:
     table = visit("damaged", "/health").table("quarantine")
     expect(table.rows).to_have_count(1)

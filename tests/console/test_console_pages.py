@@ -27,16 +27,19 @@ PLACES = {
 PAGES = {
     "overview": "/",
     "topic": "/topic/{topic}",
+    "topic-records": "/topic/{topic}/records",
     "partition": "/topic/{topic}/0",
     "records": "/topic/{topic}/0/records",
     "compaction": "/topic/{topic}/0/compaction",
     "groups": "/groups",
     "group": "/groups/{group}",
     "health": "/health",
+    "configs": "/configs",
 }
-PAGES_OF_EMPTY = ("overview", "groups", "health")
+PAGES_OF_EMPTY = ("overview", "groups", "health", "configs")
 
-EVERY_PAGE = [(kind, page) for kind in PLACES for page in PAGES] + [("empty", page) for page in PAGES_OF_EMPTY]
+EVERY_PAGE = [(kind, page) for kind in PLACES for page in PAGES if page != "configs" or kind == "golden"]
+EVERY_PAGE += [("empty", page) for page in PAGES_OF_EMPTY]
 
 
 def path_of(kind: str, page: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import WebSocketRoute, expect
 
 import duralog
 from bench.workers.console_process import RunningConsole
@@ -37,7 +38,7 @@ PLACES = [
 
 def number_text(number: int) -> str:
     """Digits as the console groups them."""
-    return f"{number:,}".replace(",", "\u202f")
+    return f"{number:,}"
 
 
 def bases(tab: WatchedPage) -> list[int]:
@@ -54,6 +55,32 @@ def test_the_picture_is_of_this_log(visit: Visit, stores: Stores, kind: str, top
     expect(tab.part("about")).to_contain_text(size_text(told.size_bytes))
     for name, offset in (("start-offset", told.start_offset), ("end-offset", told.end_offset)):
         expect(tab.part(name).locator(".figure")).to_have_text(number_text(offset))
+
+
+def test_the_picture_fits_although_a_message_is_lost(visit: Visit) -> None:
+    tab = visit("shop", "/topic/orders/0")
+    dropped: list[str | bytes] = []
+
+    def passed_on(page: WebSocketRoute) -> None:
+        server = page.connect_to_server()
+
+        def sent(message: str | bytes) -> None:
+            if not dropped and re.search(r'"args":\[?"?\[?"?\d+"?\]', str(message)):
+                dropped.append(message)
+            else:
+                server.send(message)
+
+        page.on_message(sent)
+
+    tab.page.route_web_socket(re.compile("/_nicegui_ws/"), passed_on)
+    tab.open("/topic/orders/0")
+    tab.page.wait_for_function(
+        """() => {
+            const svg = document.querySelector(".picture-svg");
+            return svg && Math.abs(svg.viewBox.baseVal.width - svg.parentElement.clientWidth) < 4;
+        }"""
+    )
+    assert dropped
 
 
 def test_segments_are_drawn_to_scale(visit: Visit) -> None:

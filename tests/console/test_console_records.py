@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 import duralog
+from duralog.console.drawing.reader_zone import zone_of
 from tests.console.conftest import Stores, Visit
 from tests.support.console.console_stores import (
     CUSTOMERS,
@@ -200,3 +201,16 @@ def test_a_search_for_a_hostile_key(visit: Visit) -> None:
     expect(tab.part("record")).to_have_count(1)
     assert offsets(tab) == [0]
     assert HARM in record(tab, 0).inner_text()
+
+
+def test_times_are_those_of_the_browsers_zone(visit: Visit) -> None:
+    """Also on the first page of all, which was asked for before the server knew the zone."""
+    tab = visit("shop", "/topic/orders/0/records?offset=100", timezone_id="Australia/Eucla")
+    expect(tab.part("zone")).to_have_text("Times: Australia/Eucla, UTC+08:45 now")
+    shown = zone_of("Australia/Eucla").text(FIRST_MS + 100 * MINUTE_MS, timespec="milliseconds")
+    expect(record(tab, 100).locator(".time")).to_have_text(shown)
+    tab.part("jump-time").fill(shown)
+    tab.part("jump-time").press("Enter")
+    expect(tab.page).to_have_url(re.compile(r"time=20\d\d-.*Z"))
+    expect(tab.part("record").first).to_have_attribute("data-offset", "100")
+    expect(tab.part("jump-time")).to_have_value(shown)

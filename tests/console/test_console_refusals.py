@@ -62,6 +62,7 @@ MISSING = {
     "a partition that is no number": "/topic/orders/first",
     "a negative partition": "/topic/orders/-1",
     "a very large partition": "/topic/orders/99999999999999999999",
+    "records of all partitions of a missing topic": "/topic/nothing/records",
     "records of a missing topic": "/topic/nothing/0/records",
     "records of a missing partition": "/topic/orders/7/records",
     "compaction of a missing topic": "/topic/nothing/0/compaction",
@@ -88,7 +89,9 @@ def ask(
         connection.close()
 
 
-@pytest.mark.parametrize("path", ["/", "/topic/orders", "/health", SOCKET, "/_nicegui/anything"])
+@pytest.mark.parametrize(
+    "path", ["/", "/topic/orders", "/download/orders?as=csv", "/health", SOCKET, "/_nicegui/anything"]
+)
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "169.254.169.254"])
 def test_another_host_is_refused(consoles: Consoles, path: str, host: str) -> None:
     assert ask(consoles("shop"), path, Host=host).status == 421

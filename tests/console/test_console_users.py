@@ -22,6 +22,7 @@ from duralog.storage.metadata.scram import ScramCredential, ScramMechanism
 from duralog.storage.store import Store
 from tests.console.conftest import Stores, Visit, complaints
 from tests.support.broker.certificates import Authority
+from tests.support.console.console_stores import PROFILES_A_SEGMENT
 from tests.support.console.watched_page import WatchedPage
 
 PASSWORD = "correct horse"
@@ -35,6 +36,7 @@ class Guarded(RunningConsole):
         mechanism = ScramMechanism.SCRAM_SHA_256
         with Store(str(directory)) as store:
             store.alter_scram_credentials({("ben", mechanism): ScramCredential.of_password(mechanism, PASSWORD)})
+        self.directory = str(directory)
         self.users = folder / "users"
         self.lines = [
             password_entry("ana", Role.ADMINISTER, PASSWORD),
@@ -47,8 +49,12 @@ class Guarded(RunningConsole):
         audit = folder / "audit.log"
         entry = {"time": "2026-11-16T16:26:53.026Z", "event": "change", "principal": "User:zoe", "api": "CreateTopics"}
         audit.write_text(json.dumps(entry | {"resource_type": "TOPIC", "resource": "<b>orders</b>"}) + "\n")
-        pem = Authority().sign().written(folder / "console.pem")
-        options = ("--users", str(self.users), "--certificate", str(pem), "--audit-log", str(audit))
+        signed = Authority().sign()
+        certificate, key = folder / "console.crt", folder / "console.key"
+        certificate.write_text(signed.certificate_pem)
+        key.write_text(signed.key_pem())
+        options = [*("--users", str(self.users)), *("--audit-log", str(audit))]
+        options += ["--certificate", str(certificate), "--certificate-key", str(key)]
         super().__init__(str(directory), *options, "--trust-header", PROXY, allow_changes=True)
 
 
@@ -102,7 +108,9 @@ def open_as(visit: Visit, console: Guarded, user: str, path: str) -> WatchedPage
     return tab
 
 
-@pytest.mark.parametrize("path", ["/", "/topic/orders/0/records", "/audit", "/nothing", SOCKET, "/logout"])
+@pytest.mark.parametrize(
+    "path", ["/", "/topic/orders/0/records", "/download/orders?as=csv", "/audit", "/nothing", SOCKET, "/logout"]
+)
 def test_nothing_is_served_without_a_user(guarded: Guarded, path: str) -> None:
     assert ask(guarded, path).status == 401
     page = ask(guarded, path, Accept="text/html")
@@ -168,8 +176,34 @@ def test_roles_look_and_change(visit: Visit, guarded: Guarded) -> None:
     expect(tab.part("run")).to_be_hidden()
     expect(tab.part("nav-audit")).to_have_count(0)
     other = open_as(visit, guarded, "ben", path)
-    expect(other.part("run")).to_be_visible()
     expect(other.part("nav-audit")).to_have_count(0)
+    other.part("run").click()
+    other.part("run-confirm").click()
+    expect(other.part("run-result")).to_contain_text(str(3 * PROFILES_A_SEGMENT))
+
+
+def test_each_change_needs_its_role(visit: Visit, guarded: Guarded) -> None:
+    """`look` sees the command, `change` may produce, and only `administer` may delete a topic."""
+    for user, opener, typed, role in (
+        ("eve", "produce", {"value": "x"}, "change"),
+        ("ben", "delete-topic", {"name": "profiles"}, "administer"),
+    ):
+        tab = open_as(visit, guarded, user, "/topic/profiles")
+        tab.part(opener).click()
+        for name, text in typed.items():
+            tab.part(f"change-{name}").fill(text)
+        tab.part("change-next").click()
+        expect(tab.part("change-refused")).to_contain_text(f"needs the role {role}")
+        expect(tab.part("change-command")).to_contain_text("profiles")
+        expect(tab.part("change-confirm")).to_have_count(0)
+    tab.part("change-back").click()
+    tab.part("change-close").click()
+    tab.part("produce").click()
+    tab.part("change-key_form").select_option("text")
+    tab.part("change-next").click()
+    tab.part("change-confirm").click()
+    expect(tab.part("change-sentence")).to_contain_text("Produced to profiles-0")
+    assert "changed from the page by ben: Produced to profiles-0" in guarded.log
 
 
 def test_who_is_taken_out_of_the_file_is_out(guarded: Guarded) -> None:
@@ -177,6 +211,17 @@ def test_who_is_taken_out_of_the_file_is_out(guarded: Guarded) -> None:
     guarded.users.write_text("\n".join(line for line in guarded.lines if not line.startswith("eve")))
     guarded.wait_for(lambda: ask(guarded, "/groups", Cookie=cookie).status == 401 or None)
     guarded.users.write_text("\n".join(guarded.lines))
+
+
+def test_a_scram_user_with_another_password_is_out(guarded: Guarded) -> None:
+    cookie = cookie_of(guarded, "ben").partition(";")[0]
+    assert ask(guarded, "/groups", Cookie=cookie).status == 200
+    with Store(guarded.directory) as store:
+        before = dict(store.scram_credentials)
+        mechanism = ScramMechanism.SCRAM_SHA_256
+        store.alter_scram_credentials({("ben", mechanism): ScramCredential.of_password(mechanism, "other")})
+        guarded.wait_for(lambda: ask(guarded, "/groups", Cookie=cookie).status == 401 or None)
+        store.alter_scram_credentials(before)
 
 
 def test_failed_log_ins_are_bounded(guarded: Guarded) -> None:

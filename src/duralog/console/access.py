@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from duralog.broker.net.http_hosts import HttpHosts
+from duralog.broker.net.http_hosts import HttpHosts, is_of_another_site
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,8 +29,6 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _FORBIDDEN = 403
 _MISDIRECTED = 421
-_OTHER_SITES = frozenset({"cross-site", "same-site"})
-"""A site has all ports of its name: what is served on another port of this machine is not part of the console."""
 _POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -83,15 +81,11 @@ class GuardedApplication:
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         """With which status a request with these headers is refused, and why; None if it is not."""
-        given = [(name, value.decode("latin-1")) for name, value in headers]
-        hosts = [value for name, value in given if name == b"host"]
+        given = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        hosts = [value for name, value in given if name == "host"]
         if not self._hosts.allow(hosts):
             return _MISDIRECTED, "this console answers to its own address only: see duralog console --host"
-        origins = [value for name, value in given if name == b"origin"]
-        ours = (f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}")
-        is_from_elsewhere = any(name == b"sec-fetch-site" and value in _OTHER_SITES for name, value in given)
-        is_followed_link = (b"sec-fetch-dest", "document") in given
-        if any(origin.lower() not in ours for origin in origins) or (is_from_elsewhere and not is_followed_link):
+        if is_of_another_site(hosts[0], given):
             return _FORBIDDEN, "a page of another site may not use this console"
         return None
 

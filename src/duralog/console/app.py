@@ -17,12 +17,29 @@ from fastapi import FastAPI
 from nicegui import Client, app, ui
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from duralog.broker.security.web_tls import WebTls
 from duralog.broker.security.web_users import WebUsers
 from duralog.console.access import Application, GuardedApplication
+from duralog.console.changes.changer import Changer
+from duralog.console.facts.copies import ClusterCopies
 from duralog.console.login import LoggedIn, TrustedHeader
-from duralog.console.pages import audit, compaction, groups, health, overview, partition, records, topic
+from duralog.console.pages import (
+    audit,
+    compaction,
+    configs,
+    copies,
+    downloads,
+    groups,
+    health,
+    overview,
+    partition,
+    records,
+    topic,
+    topic_records,
+)
+from duralog.console.pages.schemas import subjects
 from duralog.console.socket_messages import CheckedSockets
 from duralog.console.source import Source
 from duralog.console.ui import theme
@@ -30,7 +47,21 @@ from duralog.console.ui.layout import Console, forget_unopened_pages
 
 _GOODBYE_SECONDS = 1
 _RECONNECT_SECONDS = 10.0
-_PAGES = (overview, topic, partition, records, compaction, groups, health, audit)
+# The records of a topic before the partitions: `/topic/T/records` is not a partition.
+_PAGES = (
+    overview,
+    topic,
+    topic_records,
+    partition,
+    records,
+    compaction,
+    groups,
+    subjects,
+    configs,
+    health,
+    copies,
+    audit,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +85,22 @@ class Guard:
 
 def run(
     source: Source,
+    changer: Changer,
     listener: socket.socket,
     *,
     guard: Guard,
     audit_log: str | None = None,
+    cluster: ClusterCopies | None = None,
     when_ready: Callable[[], None],
 ) -> None:
-    """Serve the pages on a socket that is bound, until a signal comes. `audit_log` is the file of a broker's."""
+    """Serve the pages on a socket that is bound, until a signal comes. `audit_log` is the file of a broker's.
+
+    `cluster` has the directories whose replicas can be compared.
+    """
     tls = guard.tls
     server = _Server(
         uvicorn.Config(
-            guard.around(web_application(source, audit_log)),
+            guard.around(web_application(Console(source, changer, audit_log, cluster))),
             ssl_context_factory=None if tls is None else lambda *_: tls.context,
             log_config=None,
             access_log=False,
@@ -85,9 +121,8 @@ def run(
     server.run(sockets=[listener])
 
 
-def web_application(source: Source, audit_log: str | None = None) -> FastAPI:
+def web_application(console: Console) -> FastAPI:
     """Everything that is served, without the rules about who may ask for it."""
-    console = Console(source, audit_log)
     for module in _PAGES:
         module.register(console)
     app.add_static_files(theme.ASSETS_PATH, theme.ASSETS)
@@ -105,6 +140,7 @@ def web_application(source: Source, audit_log: str | None = None) -> FastAPI:
         lambda: console.show_problem(500, "That did not work", "See the standard error of the console for the reason.")
     )
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    outer.router.routes.append(Route(downloads.PATH, downloads.DownloadApplication(console.source)))
     ui.run_with(
         outer,
         title="duralog",

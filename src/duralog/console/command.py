@@ -19,6 +19,7 @@ import typer
 from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import HOW, WHERE, Quiet, parsed
+from duralog.cli.voice.payload_options import SchemaRegistry, SchemaRegistryConfig, decode_given
 from duralog.cli.voice.target import ClientConfig, Target, target_given
 from duralog.errors import DuralogError, MissingExtra
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from duralog.broker.security.web_users import WebUsers
     from duralog.console.login import TrustedHeader
+    from duralog.console.sources.metrics_access import MetricsAccess
     from duralog.storage.metadata.scram import ScramCredential, ScramUser
 
 DEFAULT_ADDRESS = "127.0.0.1:8090"
@@ -64,6 +66,16 @@ def console(
             rich_help_panel=WHERE,
         ),
     ] = None,
+    metrics_config_file: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-config-file",
+            metavar="FILE",
+            help="How to read a guarded /metrics: a properties file with token, or username and password; with TLS,"
+            " security.protocol=SSL and ssl.ca.location.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
     audit_log: Annotated[
         str | None,
         typer.Option(
@@ -73,6 +85,30 @@ def console(
             rich_help_panel=WHERE,
         ),
     ] = None,
+    copies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--copies",
+            metavar="DIR",
+            help="Log directories of a cluster, to compare their replicas at /copies; globs; may be given again.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    value_format: Annotated[
+        str,
+        typer.Option(
+            "--value-format",
+            metavar="NAME",
+            help="Decode values: auto, avro, protobuf, json, string, long and others; binary for bytes.",
+            rich_help_panel=HOW,
+        ),
+    ] = "auto",
+    key_format: Annotated[
+        str,
+        typer.Option("--key-format", metavar="NAME", help="Decode keys, in the same way.", rich_help_panel=HOW),
+    ] = "auto",
+    schema_registry: SchemaRegistry = None,
+    schema_registry_config: SchemaRegistryConfig = None,
     users: Annotated[
         str | None,
         typer.Option(
@@ -137,7 +173,7 @@ def console(
         bool,
         typer.Option(
             "--allow-changes",
-            help="The page may start compactions. Without it, it shows the command to type instead.",
+            help="The page may change topics, groups, configs and records, and compact. Without it, it shows commands.",
             rich_help_panel=HOW,
         ),
     ] = False,
@@ -157,6 +193,8 @@ def console(
     place, directory = _places(target, data, config_file)
     if key is not None and certificate is None:
         raise WrongUsage("--certificate-key needs --certificate FILE")
+    if metrics_config_file is not None and metrics is None:
+        raise WrongUsage("--metrics-config-file needs --metrics HOST:PORT")
     if trust_header is not None and users is None:
         raise WrongUsage("--trust-header needs --users FILE, which says who has which role")
     if trusted_proxy and trust_header is None:
@@ -172,11 +210,17 @@ def console(
             listener = bind(address)
         except OSError as error:
             raise DuralogError(f"{error.strerror} (--listen HOST:0 takes a free port)") from None
+        decode = decode_given(value_format, key_format, None, None, schema_registry, schema_registry_config)
         with listener:
             from duralog.broker.security.web_tls import WebTls
             from duralog.console.app import Guard, run
+            from duralog.console.changes.changer import ChangedPlace, Changer
+            from duralog.console.sources.cleaner_metrics import CleanerMetrics
+            from duralog.console.sources.cluster_copies import ComparedDirectories
             from duralog.console.sources.opening import open_source
+            from duralog.schemas.decode_options import Decode
 
+            scraped = None if metrics is None else CleanerMetrics(metrics, _metrics_access(metrics_config_file))
             # By the socket, not by the name: no name at all means every interface.
             reached, port = listener.getsockname()[:2]
             bound = Address(address.host or "localhost", port)
@@ -190,14 +234,27 @@ def console(
                 users=None if users is None else _web_users(users, directory or place),
                 header=_trusted_header(trust_header, trusted_proxy or ()),
             )
-            source = open_source(place, data=directory, allow_changes=allow_changes, metrics=metrics)
+            source = open_source(
+                place, data=directory, allow_changes=allow_changes, metrics=scraped, decode=decode or Decode()
+            )
             try:
                 page = f"{'http' if certificate is None else 'https'}://{bound}/"
+                changer = Changer(
+                    ChangedPlace(
+                        directory=directory or (None if is_broker(place) else place),
+                        broker=place if is_broker(place) else None,
+                        config_file=config_file,
+                    ),
+                    is_allowed=allow_changes,
+                    after=source.step,
+                )
                 run(
                     source,
+                    changer,
                     listener,
                     guard=guard,
                     audit_log=audit_log,
+                    cluster=ComparedDirectories(copies) if copies else None,
                     when_ready=lambda: _announce(page, browse=not no_browser),
                 )
             finally:
@@ -219,7 +276,7 @@ def _check_guarded(
         if certificate is None and not quiet:
             say(f"warning: passwords and records are sent to and from {address} unencrypted: give --certificate FILE")
         return
-    can = "read every record and start compactions" if changes else "read every record"
+    can = "read every record and change everything" if changes else "read every record"
     if not insecure:
         raise DuralogError(
             f"everyone who can reach {address} could {can}: give --users FILE (docs/console.md), listen on loopback"
@@ -230,6 +287,7 @@ def _check_guarded(
 
 
 def _web_users(path: str, place: str) -> WebUsers:
+    from duralog.broker.security.directory_credentials import DirectoryCredentials
     from duralog.broker.security.web_users import WebUsers
 
     def credentials() -> Mapping[ScramUser, ScramCredential]:
@@ -238,7 +296,13 @@ def _web_users(path: str, place: str) -> WebUsers:
         with opened_store(place, read_only=True, server_properties=None) as store:
             return store.scram_credentials
 
-    return WebUsers(path, None if is_broker(place) else credentials)
+    return WebUsers(path, None if is_broker(place) else DirectoryCredentials(place, credentials))
+
+
+def _metrics_access(path: str | None) -> MetricsAccess | None:
+    from duralog.console.sources.metrics_access import read_metrics_access
+
+    return None if path is None else read_metrics_access(path)
 
 
 def _trusted_header(name: str | None, proxies: Sequence[str]) -> TrustedHeader | None:

@@ -15,15 +15,21 @@ cannot be done now. A source without files raises `NotFromHere` for what only fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from duralog.console.facts.health import CleanerFacts, QuarantineEntry
 from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
 from duralog.console.facts.partitions import PartitionFacts, SegmentScan
+from duralog.console.facts.payloads import TopicFormats
 from duralog.console.facts.records import RecordPage, SearchProgress, ShownRecord
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, VerifyView
+from duralog.console.facts.schemas import SubjectsView
+from duralog.console.facts.topic_records import MatchProgress, PlacedRecord, WantedRecords
 from duralog.errors import DuralogError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DEFAULT_PAGE_RECORDS = 50
 MOST_PAGE_RECORDS = 1_000
@@ -84,7 +90,73 @@ class VerifyRun(Protocol):
         """Quick. Ends soon; findings stay."""
 
 
+class TopicSearch(Protocol):
+    """A search on its own thread. It need not be waited for or stopped, but `stop` saves work."""
+
+    def progress(self) -> MatchProgress:
+        """Quick."""
+
+    def found(self) -> tuple[PlacedRecord, ...]:
+        """Quick. The first matches so far, in the wanted order."""
+
+    def stop(self) -> None:
+        """Quick. Ends soon; what was found stays."""
+
+
+class TopicSearches(Protocol):
+    def start(self, wanted: WantedRecords) -> TopicSearch:
+        """Quick. A bounded number run at a time: raises `Busy`."""
+
+    def matching(
+        self, wanted: WantedRecords, report: Callable[[MatchProgress], None], is_stopped: Callable[[], bool]
+    ) -> Iterator[pa.RecordBatch]:
+        """Reads. All matches by partition and offset, with the columns of `RECORD_SCHEMA`; for downloads.
+
+        Damage, and `is_stopped`, raise a `DuralogError`. A bounded number run at a time: raises `Busy`.
+        """
+
+
+class DownloadFile(Protocol):
+    """A file that is written while it is sent."""
+
+    @property
+    def media_type(self) -> str: ...
+
+    def feed(self, records: pa.RecordBatch) -> bytes:
+        """What of the file is complete by now."""
+
+    def finish(self) -> bytes:
+        """The rest of the file."""
+
+
+class Payloads(Protocol):
+    """Keys and values, decoded by schemas. Formats are found out; what is not certain stays bytes, with the reason."""
+
+    def decoded(self, topic: str, partition: int, records: Sequence[ShownRecord]) -> tuple[ShownRecord, ...]:
+        """Reads. The same records with what can be decoded. Never raises: a reason is in the formats."""
+
+    def formats(self, topic: str) -> TopicFormats:
+        """Reads. Never raises."""
+
+    def decoded_file(self, topic: str, extension: str) -> DownloadFile:
+        """Reads. A download of a topic, with decoded keys and values. Raises `DuralogError`."""
+
+    def subjects(self) -> SubjectsView:
+        """Reads. All subjects of the topic `_schemas`, or of the registry."""
+
+    def forget(self) -> None:
+        """Quick. Read schemas again when they are next asked for."""
+
+
 class Source(Protocol):
+    @property
+    def payloads(self) -> Payloads:
+        """Quick. How keys and values are decoded, and the schemas for that."""
+
+    @property
+    def topic_searches(self) -> TopicSearches:
+        """Quick. Searches and downloads of records of whole topics."""
+
     @property
     def has_files(self) -> bool:
         """Quick. Whether there are segments, scans, explanations, compactions, checks and a quarantine to show."""

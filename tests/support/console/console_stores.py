@@ -27,6 +27,9 @@ PROFILES_A_SEGMENT = 30
 COMMITTED = 220
 """What the group `billing` has consumed of the orders."""
 
+EVENTS = 1_200
+EVENT_PARTITIONS = 3
+
 MANY_PARTITIONS = 1000
 MANY_SEGMENTS = 2
 
@@ -73,6 +76,26 @@ def make_shop(directory: Path) -> None:
             log.append([profile(number) for number in range(start, start + PROFILES_A_SEGMENT)])
         log.roll()
     commit(directory, "billing", "orders", COMMITTED)
+
+
+def make_events(directory: Path) -> None:
+    """`events` of three partitions, whose times interleave: number 7 is the seventh in time, in partition 1."""
+    with duralog.open(directory, KEEP_EVERYTHING) as store:
+        store.create_topic("events", EVENT_PARTITIONS, {"retention.ms": -1})
+        for partition in range(EVENT_PARTITIONS):
+            log = store.partition("events", partition)
+            numbers = range(partition, EVENTS, EVENT_PARTITIONS)
+            log.append([event(number) for number in numbers], codec="zstd")
+
+
+def event(number: int) -> duralog.Record:
+    value = {"number": number, "customer": {"id": number % 20}, "amount": number / 4, "tags": ["a", f"t{number % 3}"]}
+    return duralog.Record(
+        key=b"k%d" % (number % 10),
+        value=b"\xff\xfe" if number == 13 else json.dumps(value).encode(),
+        timestamp_ms=FIRST_MS + number * 1_000,
+        headers=[("source", b"web" if number % 2 else b"shop")],
+    )
 
 
 def order(number: int) -> duralog.Record:

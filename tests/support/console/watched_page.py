@@ -14,8 +14,8 @@ LEFT = "net::ERR_ABORTED"
 
 
 def plain(text: str) -> str:
-    """Without the narrow spaces that group digits."""
-    return text.replace("\u202f", "")
+    """Without the commas that group digits."""
+    return text.replace(",", "")
 
 
 class WatchedPage:

@@ -11,14 +11,13 @@ pytest.importorskip("nicegui")
 
 from duralog.broker.net.http_hosts import HttpHosts
 from duralog.console.access import GuardedApplication
+from duralog.console.drawing.reader_zone import IN_UTC
 from duralog.console.drawing.words import (
     UNKNOWN,
     age_text,
     byte_rate_text,
     counted,
-    exact_time_text,
     group_path,
-    local_time_text,
     number_text,
     record_rate_text,
     share_text,
@@ -34,15 +33,15 @@ GIB = KIB**3
 
 
 def test_numbers_are_grouped_by_a_space_that_does_not_break() -> None:
-    assert number_text(1_234_567) == "1\u202f234\u202f567"
-    assert number_text(-1_000) == "-1\u202f000"
+    assert number_text(1_234_567) == "1,234,567"
+    assert number_text(-1_000) == "-1,000"
     assert number_text(None) == UNKNOWN
     assert [counted(n, "topic") for n in (0, 1, 2)] == ["0 topics", "1 topic", "2 topics"]
     assert counted(2, "batch") == "2 batches"
 
 
 @pytest.mark.parametrize(
-    ("rate", "text"), [(None, UNKNOWN), (0.0, "0/s"), (0.44, "0.4/s"), (12.4, "12/s"), (12_345.0, "12\u202f345/s")]
+    ("rate", "text"), [(None, UNKNOWN), (0.0, "0/s"), (0.44, "0.4/s"), (12.4, "12/s"), (12_345.0, "12,345/s")]
 )
 def test_rates_of_records(rate: float | None, text: str) -> None:
     assert record_rate_text(rate) == text
@@ -72,13 +71,13 @@ def test_ages(seconds: int, text: str) -> None:
 
 @pytest.mark.parametrize("timestamp_ms", [-(2**63), -62_135_596_800_001, 2**63 - 1, 253_402_300_800_000])
 def test_times_beyond_the_calendar_are_told_as_numbers(timestamp_ms: int) -> None:
-    assert str(timestamp_ms) in local_time_text(timestamp_ms)
-    assert str(timestamp_ms) in exact_time_text(timestamp_ms)
+    assert str(timestamp_ms) in IN_UTC.text(timestamp_ms)
+    assert str(timestamp_ms) in IN_UTC.exact(timestamp_ms)
 
 
 def test_no_timestamp() -> None:
-    assert local_time_text(-1) == local_time_text(None) == age_text(-1) == UNKNOWN
-    assert exact_time_text(-1) == "no timestamp"
+    assert IN_UTC.text(-1) == IN_UTC.text(None) == age_text(-1) == UNKNOWN
+    assert IN_UTC.exact(-1) == "no timestamp"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class AxisKind(StrEnum):
 class Axis:
     kind: AxisKind
     offsets: tuple[int, ...]
-    """Rising. Below the first and above the last, the line goes on flat."""
+    """Rising. Below the first and above the last, the line is flat."""
     amounts: tuple[int, ...]
     width: float
     """Of the picture, in points; the axis takes all of it."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from duralog.cli.voice.times import duration_text
-from duralog.console.drawing.config_rows import changed_configs
+from duralog.config import TOPIC_CONFIGS
+from duralog.config.times import duration_text
 from duralog.console.drawing.partition_blocks import Block
+from duralog.console.drawing.reader_zone import ReaderZone
 from duralog.console.drawing.words import (
     UNKNOWN,
     age_text,
     bytes_text,
     counted,
-    exact_time_text,
-    local_time_text,
     number_text,
     share_text,
+    value_in_words,
 )
 from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
 
@@ -44,7 +44,7 @@ def headline(facts: PartitionFacts) -> str:
     return " · ".join(parts)
 
 
-def offset_figures(facts: PartitionFacts) -> list[Figure]:
+def offset_figures(facts: PartitionFacts, zone: ReaderZone) -> list[Figure]:
     """From the left of the picture to its right."""
     figures = [
         Figure("start-offset", "Log start", number_text(facts.start_offset), "Nothing below it can be read."),
@@ -56,7 +56,7 @@ def offset_figures(facts: PartitionFacts) -> list[Figure]:
     if facts.first_uncleanable_offset is not None:
         why = facts.why_uncleanable or ""
         if facts.cleanable_from_ms is not None:
-            why += f"; {_moment(facts.cleanable_from_ms)}"
+            why += f"; {_moment(facts.cleanable_from_ms, zone)}"
         figures.append(
             Figure("first-uncleanable-offset", "First uncleanable", number_text(facts.first_uncleanable_offset), why)
         )
@@ -117,13 +117,17 @@ def time_range(facts: PartitionFacts) -> tuple[int, int] | None:
 
 def config_figures(facts: PartitionFacts) -> list[Figure]:
     """Those that are not Kafka's defaults."""
-    return [
-        Figure(f"config-{row.name}", row.name, row.value, row.in_words, row.about)
-        for row in changed_configs(facts.configs)
-    ]
+    figures = []
+    for name, value in sorted(facts.configs.items()):
+        known = TOPIC_CONFIGS.get(name)
+        # One that was set to the very default is none of them.
+        if known is None or known.default is None or known.text(known.default) != value:
+            about = "" if known is None else known.doc
+            figures.append(Figure(f"config-{name}", name, value, value_in_words(name, value), about))
+    return figures
 
 
-def segment_figures(segment: SegmentFacts) -> list[Figure]:
+def segment_figures(segment: SegmentFacts, zone: ReaderZone) -> list[Figure]:
     """What is known of a segment without reading it."""
     span = segment.next_offset - segment.base_offset
     density = segment.index_density_bytes
@@ -137,9 +141,9 @@ def segment_figures(segment: SegmentFacts) -> list[Figure]:
         Figure(
             "segment-times",
             "First batch",
-            local_time_text(segment.first_timestamp_ms),
-            f"newest {local_time_text(segment.largest_timestamp_ms)}",
-            f"{exact_time_text(segment.first_timestamp_ms)}\n{exact_time_text(segment.largest_timestamp_ms)}",
+            zone.text(segment.first_timestamp_ms),
+            f"newest {zone.text(segment.largest_timestamp_ms)}",
+            f"{zone.exact(segment.first_timestamp_ms)}\n{zone.exact(segment.largest_timestamp_ms)}",
         ),
         Figure(
             "segment-index",
@@ -151,7 +155,7 @@ def segment_figures(segment: SegmentFacts) -> list[Figure]:
     ]
 
 
-def group_figures(block: Block) -> list[Figure]:
+def group_figures(block: Block, zone: ReaderZone) -> list[Figure]:
     return [
         Figure(
             "segment-offsets",
@@ -165,8 +169,8 @@ def group_figures(block: Block) -> list[Figure]:
         Figure(
             "segment-times",
             "First batch",
-            local_time_text(block.first_timestamp_ms),
-            f"newest {local_time_text(block.largest_timestamp_ms)}",
+            zone.text(block.first_timestamp_ms),
+            f"newest {zone.text(block.largest_timestamp_ms)}",
         ),
     ]
 
@@ -212,5 +216,5 @@ def _dirty_words(facts: PartitionFacts) -> str:
     return facts.why_not_compacted
 
 
-def _moment(time_ms: int) -> str:
-    return f"more from {local_time_text(time_ms)} on ({age_text(time_ms)})"
+def _moment(time_ms: int, zone: ReaderZone) -> str:
+    return f"more from {zone.text(time_ms)} on ({age_text(time_ms)})"

@@ -62,9 +62,9 @@ class Picture:
 
 
 def draw(
-    facts: PartitionFacts, kind: AxisKind, width: float, *, zone: tzinfo | None = None, chosen: int | None = None
+    facts: PartitionFacts, kind: AxisKind, width: float, *, zone: tzinfo = UTC, chosen: int | None = None
 ) -> Picture:
-    """`chosen` is the base offset of the block that is marked as such; `zone` the time zone, the machine's if None."""
+    """`chosen` is the base offset of the block that is marked as such; `zone` the reader's."""
     width = max(NARROWEST, min(width, WIDEST))
     axis = axis_for(facts, kind, width - 2 * _EDGE)
     blocks = blocks_of(facts.segments, axis)
@@ -201,7 +201,7 @@ def _ticks(axis: Axis, y: float, *, has_records: bool) -> list[str]:
     return parts
 
 
-def _times(facts: PartitionFacts, blocks: Sequence[Block], axis: Axis, y: float, zone: tzinfo | None) -> list[str]:
+def _times(facts: PartitionFacts, blocks: Sequence[Block], axis: Axis, y: float, zone: tzinfo) -> list[str]:
     """When blocks begin: the first and the latest time always, others where there is room."""
     times = time_range(facts)
     if times is None or not blocks:
@@ -228,7 +228,7 @@ def _time(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text class="time" x="{x:g}" y="{y + 13:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def clock_text(time_ms: int, *, is_one_day: bool, zone: tzinfo | None) -> str:
+def clock_text(time_ms: int, *, is_one_day: bool, zone: tzinfo) -> str:
     """`14:03:07`, or `31 Jan 14:03`: enough to distinguish the times in the picture."""
     moment = _moment(time_ms, zone)
     if moment is None:
@@ -236,12 +236,12 @@ def clock_text(time_ms: int, *, is_one_day: bool, zone: tzinfo | None) -> str:
     return f"{moment:%H:%M:%S}" if is_one_day else f"{moment.day} {moment:%b} {moment:%H:%M}"
 
 
-def _day(time_ms: int, zone: tzinfo | None) -> date | None:
+def _day(time_ms: int, zone: tzinfo) -> date | None:
     moment = _moment(time_ms, zone)
     return None if moment is None else moment.date()
 
 
-def _moment(time_ms: int, zone: tzinfo | None) -> datetime | None:
+def _moment(time_ms: int, zone: tzinfo) -> datetime | None:
     """None for what is beyond the calendar."""
     try:
         return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(zone)

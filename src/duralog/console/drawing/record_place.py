@@ -13,15 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from duralog.cli.voice.times import AmbiguousTime, parse_time
+from duralog.console.drawing.reader_zone import IN_UTC, NotATime
 
 _INT64_MAX = 2**63 - 1
 _DIGITS = re.compile(r"[0-9]{1,19}")
-_RELATIVE = re.compile(r"-\s*(\d+(?:ms|s|m|h|d|w))")
 _LONGEST_KEY = 4_096
-TIME_FORMS = (
-    "an age like -90s, -30m, -1h or -7d, 2026-01-31T12:00 (UTC unless it names a zone), or milliseconds since 1970"
-)
 
 
 class NotAPlace(ValueError):
@@ -34,7 +30,7 @@ class Place:
     is_backwards: bool = False
     """The records below the offset."""
     time: str | None = None
-    """As it was typed: an age stays an age, so that a shared link means the same from when it is opened."""
+    """A moment in UTC, or an age, which stays an age: a shared link means the same from when it is opened."""
     key: str | None = None
     is_followed: bool = False
     opened: int | None = None
@@ -91,14 +87,11 @@ def parse_offset(text: str) -> int:
 
 
 def parse_when(text: str, *, now_ms: int) -> int:
-    """Milliseconds since 1970."""
-    relative = _RELATIVE.fullmatch(text.strip())
+    """Milliseconds since 1970 of the time in an address, which is UTC unless it names a zone."""
     try:
-        return parse_time(relative[1] if relative else text, now_ms=now_ms)
-    except AmbiguousTime as error:
+        return IN_UTC.parse(text, now_ms=now_ms)
+    except NotATime as error:
         raise NotAPlace(str(error)) from None
-    except (ValueError, OverflowError):
-        raise NotAPlace(f"“{_short(text)}” is not a time: give {TIME_FORMS}") from None
 
 
 def parse_key(text: str) -> bytes:

@@ -28,6 +28,8 @@ _CONTROLS = bytes(set(range(32)) - set(b"\n\r\t\x1b"))
 
 
 class Form(StrEnum):
+    DECODED = "decoded"
+    """By a schema, or as a number: JSON that stands for the bytes."""
     NULL = "null"
     EMPTY = "empty"
     JSON = "JSON"
@@ -74,6 +76,13 @@ def shown(data: bytes | None, form: Form | None = None) -> Shown:
     if len(tokens) > _MOST_COLOURED:
         tokens = [(Kind.PLAIN, "".join(part for _, part in tokens))]
     return _bounded(Form.JSON, tokens)
+
+
+def shown_json(text: str) -> Shown:
+    """What was decoded, laid out; it may also be a number or a text alone."""
+    found = shown(text.encode("utf-8", "surrogatepass"), Form.JSON)
+    tokens = found.tokens if found.form is Form.JSON else ((Kind.PLAIN, visible(text[:LONGEST_SHOWN_CHARACTERS])),)
+    return Shown(Form.DECODED, tokens, is_cut=found.is_cut)
 
 
 def forms_of(first: Form) -> tuple[Form, ...]:

@@ -1,21 +1,18 @@
 """Numbers, sizes and times as the pages show them, and addresses of pages.
 
-Digits are grouped by a thin space that does not break. What is not known is a dash, never a zero.
+Digits are grouped by commas, as the commands print them. What is not known is a dash, never a zero.
 """
 
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from duralog.cli.voice.times import duration_text, format_time
 from duralog.config.byte_sizes import size_text
 from duralog.config.plurals import plural
+from duralog.config.times import duration_text
 
 UNKNOWN = "–"
-THIN_SPACE = "\u202f"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64_MAX = 2**63 - 1
 _KIB = 1024
 _SECOND_MS = 1_000
@@ -26,13 +23,13 @@ _YEAR_S = 365 * _DAY_S
 
 
 def number_text(value: int | None) -> str:
-    """`1 234 567`."""
-    return UNKNOWN if value is None else f"{value:,}".replace(",", THIN_SPACE)
+    """`1,234,567`."""
+    return UNKNOWN if value is None else f"{value:,}"
 
 
 def counted(value: int, noun: str) -> str:
-    """`1 topic`, `1 200 topics`, `2 batches`."""
-    return plural(value, noun).replace(",", THIN_SPACE)
+    """`1 topic`, `1,200 topics`, `2 batches`."""
+    return plural(value, noun)
 
 
 def bytes_text(size_bytes: int | None) -> str:
@@ -45,7 +42,7 @@ def byte_rate_text(per_second: float | None) -> str:
 
 
 def record_rate_text(per_second: float | None) -> str:
-    """`0.4/s`, `12/s`, `12 000/s`."""
+    """`0.4/s`, `12/s`, `12,000/s`."""
     if per_second is None:
         return UNKNOWN
     return f"{per_second:.1f}/s" if 0 < per_second < 10 else f"{number_text(round(per_second))}/s"
@@ -59,9 +56,11 @@ def share_text(share: float | None) -> str:
 
 
 def value_in_words(config: str, value: str) -> str:
-    """`7 days` for a config of milliseconds, `1 GiB` for one of bytes; empty for any other."""
+    """`7 days` for a config of milliseconds, `1 GiB` for one of bytes, `no limit`; empty for any other."""
     if not value.isdecimal() or int(value) > _INT64_MAX:
         return ""
+    if int(value) == _INT64_MAX:
+        return "no limit"
     if config.endswith(".ms"):
         return duration_text(int(value)) if int(value) >= _SECOND_MS else ""
     return size_text(int(value)) if config.endswith(".bytes") and int(value) >= _KIB else ""
@@ -89,29 +88,16 @@ def _span(seconds: int) -> str:
     return f"{number_text(seconds // _YEAR_S)} years"
 
 
-def local_time_text(timestamp_ms: int | None) -> str:
-    """`2026-01-31 23:59:59`, in the zone of the machine that the console runs on."""
-    if timestamp_ms is None or timestamp_ms == -1:
-        return UNKNOWN
-    try:
-        return (_EPOCH + timedelta(milliseconds=timestamp_ms)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return format_time(timestamp_ms)
-
-
-def exact_time_text(timestamp_ms: int | None) -> str:
-    """For a tooltip: ISO 8601 with the zone, the same in UTC, and the number that is in the file."""
-    if timestamp_ms is None or timestamp_ms == -1:
-        return "no timestamp"
-    try:
-        local = (_EPOCH + timedelta(milliseconds=timestamp_ms)).astimezone().isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return f"{timestamp_ms} ms since 1970"
-    return f"{local} · {format_time(timestamp_ms)} · {timestamp_ms} ms"
-
-
 def topic_path(topic: str) -> str:
     return f"/topic/{quote(topic, safe='')}"
+
+
+def topic_records_path(topic: str) -> str:
+    return f"{topic_path(topic)}/records"
+
+
+def download_path(topic: str) -> str:
+    return f"/download/{quote(topic, safe='')}"
 
 
 def partition_path(topic: str, partition: int) -> str:
@@ -128,3 +114,13 @@ def compaction_path(topic: str, partition: int) -> str:
 
 def group_path(group: str) -> str:
     return f"/groups/{quote(group, safe='')}"
+
+
+SUBJECTS_PATH = "/subjects"
+
+
+def subject_path(subject: str, version: int | None = None, against: int | None = None) -> str:
+    """A version of a subject, compared with another one."""
+    query = {"version": version, "against": against}
+    given = urlencode({name: number for name, number in query.items() if number is not None})
+    return f"{SUBJECTS_PATH}/{quote(subject, safe='')}{'?' if given else ''}{given}"

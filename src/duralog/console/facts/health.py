@@ -1,9 +1,31 @@
-"""What the health page lists: bytes in quarantine, and compacted partitions as the cleaner sees them."""
+"""What the health page lists: problems, bytes in quarantine, and compacted partitions as the cleaner sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class Severity(IntEnum):
+    """The worst has the lowest number."""
+
+    CRITICAL = 1
+    """Data cannot be read, or is damaged."""
+    WARNING = 2
+    """Somebody should look at it."""
+    INFO = 3
+    """Good to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthItem:
+    severity: Severity
+    about: str
+    """What it concerns: `orders-0`, `group billing`, `the broker`."""
+    sentence: str
+    path: str | None = None
+    """Of the page that shows more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,9 +60,13 @@ class GroupFacts:
     """`classic` or `consumer`."""
     members: int
     lag: int | None
-    """Records not yet consumed, over all partitions with a committed offset; None if none has one."""
+    """Records not yet consumed, over all partitions with a committed offset, as Kafka's tool counts; None if none has
+    one."""
     topics: tuple[str, ...]
     """That it committed offsets for or has members on, sorted."""
+    without_commit: int = 0
+    """Partitions of these topics that have records and no committed offset. Where the group would start there is not
+    known: its consumers decide, by `auto.offset.reset`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,8 @@ class GroupDetails:
     view: GroupView
     """Its members, and each partition's committed offset, end offset and lag, as `duralog group` shows them."""
     history: tuple[LagSample, ...]
+    without_commit: tuple[PartitionRow, ...] = ()
+    """The partitions of its topics that have no committed offset, also empty ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

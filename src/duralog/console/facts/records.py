@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from duralog.console.facts.payloads import ShownPayload
 from duralog.console.facts.runs import RunState
 
 NO_TIMESTAMP_MS = -1
@@ -48,6 +49,9 @@ class ShownRecord:
     marker: str | None = None
     """`commit of producer 4, epoch 1`."""
     producer_id: int | None = None
+    decoded_key: ShownPayload | None = None
+    """None if it is shown as it is."""
+    decoded_value: ShownPayload | None = None
 
     @property
     def is_cut(self) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from nicegui import run, ui
 
-from duralog.cli.voice.times import duration_text
+from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe
+from duralog.config.times import duration_text
+from duralog.console.drawing.health_items import cleaner_figures, health_items, shown_cleaner_rows, verdict
 from duralog.console.drawing.words import (
     age_text,
     bytes_text,
@@ -18,19 +20,21 @@ from duralog.console.drawing.words import (
     partition_path,
     share_text,
 )
-from duralog.console.facts.overview import Overview
+from duralog.console.facts.health import HealthItem
+from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
 from duralog.console.facts.runs import FindingFacts, RunState, VerifyView
-from duralog.console.pages.health_tables import cleaner_table, findings_table, quarantine_table
-from duralog.console.source import VerifyRun
+from duralog.console.pages.health_tables import cleaner_table, findings_table, items_table, quarantine_table
+from duralog.console.source import UnknownGroup, VerifyRun
 from duralog.console.ui.data_table import Cell
 from duralog.console.ui.elements import block, empty_state, heading, note_list, section, text
-from duralog.console.ui.layout import Console, OverviewNotes, live
-from duralog.console.ui.standing import commands_place, standing_of
-from duralog.errors import DuralogError
+from duralog.console.ui.layout import Console, live
+from duralog.console.ui.standing import commands_place
+from duralog.errors import DuralogError, UnknownTopic
 
 _FAST_SECONDS = 0.5
 _SLOW_SECONDS = 10.0
 """The interval for what only a recovery or a repair changes."""
+_MOST_GROUPS = 200
 _BEGIN = "Check now"
 _STOP = "Stop"
 
@@ -45,16 +49,19 @@ def register(console: Console) -> None:
 class _HealthPage:
     def __init__(self, console: Console) -> None:
         self._source = console.source
-        self._shown: Overview | None = None
+        self._quarantine: _Quarantine | None = None
+        self._seen: Overview | None = None
+        self._lagging: list[GroupDetails] = []
         heading("Health")
         with block("div", "verdict", marker="verdict", role="status"):
             self._dot = block("span", "dot", aria_hidden="true")
             self._verdict = text("span", "")
-        self._notes = OverviewNotes()
+        with block("div", "part"):
+            self._items = items_table()
         self._held_by = text("p", "", "about", marker="held-by")
         if self._source.has_files:
             _Check(console)
-            _Quarantine(console)
+            self._quarantine = _Quarantine(console)
         else:
             empty_state(
                 "A check of files and the quarantine need the directory of the broker. Show both:",
@@ -68,19 +75,49 @@ class _HealthPage:
 
     def refresh(self) -> None:
         overview = self._source.overview()
-        standing = standing_of(overview)
-        self._dot.classes(replace=f"dot {standing.tone}")
-        self._verdict.text = standing.sentence
-        if overview is self._shown:
-            return
-        self._notes.show(overview)
-        self._shown = overview
+        items = self._found(overview)
+        tone, self._verdict.text = verdict(items)
+        self._dot.classes(replace=f"dot {tone}")
+        self._items.show(items)
+        self._items.set_visibility(bool(items))
         if self._source.has_files:
             self._held_by.text = (
                 f"The directory is open for writing by {overview.held_by}."
                 if overview.held_by
                 else "No process has the directory open for writing."
             )
+
+    def _found(self, overview: Overview) -> list[HealthItem]:
+        check = self._source.verification()
+        troubled = [topic.name for topic in overview.topics if topic.trouble is not None]
+        if overview is not self._seen:
+            self._seen, self._lagging = overview, self._lagging_groups(overview)
+        return health_items(
+            overview,
+            [row for topic in troubled for row in self._rows(topic)],
+            self._lagging,
+            self._source.cleaner(),
+            None if check is None else check.progress(),
+            quarantined=0 if self._quarantine is None else self._quarantine.count,
+            now_ms=now_ms(),
+        )
+
+    def _lagging_groups(self, overview: Overview) -> list[GroupDetails]:
+        """Those of which there may be something to say, as many as can be looked at every few seconds."""
+        found = []
+        lagging = [facts for facts in overview.groups if facts.lag or facts.without_commit]
+        for facts in sorted(lagging, key=lambda facts: -(facts.lag or 0))[:_MOST_GROUPS]:
+            try:
+                found.append(self._source.group(facts.name))
+            except UnknownGroup:
+                continue  # It has gone since.
+        return found
+
+    def _rows(self, topic: str) -> tuple[PartitionRow, ...]:
+        try:
+            return self._source.topic(topic)
+        except UnknownTopic:
+            return ()
 
 
 class _Check:
@@ -140,8 +177,9 @@ class _Check:
 class _Quarantine:
     def __init__(self, console: Console) -> None:
         self._source = console.source
+        self.count = 0
         with section("Quarantine", marker="quarantine-part"):
-            self._note = text("p", "Looking …", "about", marker="quarantine-note")
+            self._note = text("p", "Reading the quarantine …", "about loading", marker="quarantine-note")
             self._table = quarantine_table()
             self._table.set_visibility(False)
         ui.timer(0, self._load, once=True)
@@ -153,9 +191,12 @@ class _Quarantine:
         except (DuralogError, OSError) as error:
             self._note.text = describe(error)
             return
+        finally:
+            self._note.classes(remove="loading")
         self._note.text = (
             "Bytes that a recovery or a repair took out of a log, and kept." if entries else "Nothing is in quarantine."
         )
+        self.count = len(entries or ())
         self._table.show(entries or ())
         self._table.set_visibility(bool(entries))
 
@@ -176,13 +217,14 @@ class _Cleaner:
     def refresh(self) -> None:
         facts = self._source.cleaner()
         self._summary.text = (
-            f"{counted(facts.partitions, 'compacted partition')}, {number_text(facts.due)} due for compaction;"
-            " the dirtiest first."
+            f"{counted(facts.partitions, 'compacted partition')}, {number_text(facts.due)} due for compaction."
+            f"{_and_hidden(len(facts.rows) - len(shown_cleaner_rows(facts.rows)))} The dirtiest first."
             if facts.partitions
             else "No partition here is compacted."
         )
-        self._table.show(facts.rows)
-        self._table.set_visibility(bool(facts.rows))
+        rows = shown_cleaner_rows(facts.rows)
+        self._table.show(rows)
+        self._table.set_visibility(bool(rows))
         if facts.notes != self._shown_notes:
             self._shown_notes = facts.notes
             self._notes.clear()
@@ -193,11 +235,15 @@ class _Cleaner:
             self._measured = dict(facts.metrics)
             self._metrics.clear()
             with self._metrics:
-                for name, value in self._measured.items():
-                    with block("div"):
-                        text("dt", name, "mono")
-                        text("dd", f"{value:g}")
+                for name, label, figure in cleaner_figures(self._measured):
+                    with block("div", title=f"duralog_{name}"):
+                        text("dt", label)
+                        text("dd", figure)
             self._metrics.set_visibility(bool(self._measured))
+
+
+def _and_hidden(count: int) -> str:
+    return f" {counted(count, 'partition')} of internal topics not due, not listed." if count else ""
 
 
 def _check_sentence(view: VerifyView) -> str:

@@ -9,7 +9,7 @@ from duralog.console.drawing.words import (
     compaction_path,
     share_text,
 )
-from duralog.console.facts.health import CleanerRow, QuarantineEntry
+from duralog.console.facts.health import CleanerRow, HealthItem, QuarantineEntry, Severity
 from duralog.console.facts.runs import FindingFacts
 from duralog.console.ui.data_table import (
     Cell,
@@ -20,6 +20,38 @@ from duralog.console.ui.data_table import (
     number_column,
     partition_column,
 )
+
+_SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "quiet"}
+
+
+def items_table() -> DataTable[HealthItem]:
+    return DataTable(
+        "health-items",
+        "Problems",
+        (
+            Column(
+                name="severity",
+                label="Severity",
+                cell=lambda item: {"text": item.severity.name.lower(), "tone": _SEVERITY_TONES[item.severity]},
+                sort=lambda item: item.severity,
+            ),
+            Column(
+                name="about",
+                label="What",
+                cell=lambda item: {"text": item.about, **({} if item.path is None else {"href": item.path})},
+                sort=lambda item: item.about,
+            ),
+            Column(name="sentence", label="Why", cell=lambda item: item.sentence),
+        ),
+        TableRows(
+            key=lambda item: f"{item.about}: {item.sentence}",
+            search=lambda item: f"{item.severity.name} {item.about} {item.sentence}",
+            search_from=10,
+            sort="severity",
+            on_a_page=20,
+        ),
+        empty="No problems.",
+    )
 
 
 def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[FindingFacts]:

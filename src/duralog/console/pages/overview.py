@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nicegui.events import GenericEventArguments
 
+from duralog.console.changes.topic_forms import create_topic_form
 from duralog.console.drawing.words import (
     UNKNOWN,
     byte_rate_text,
@@ -15,6 +16,7 @@ from duralog.console.drawing.words import (
     topic_path,
 )
 from duralog.console.facts.overview import GroupFacts, Overview, SourceKind, TopicFacts
+from duralog.console.ui.change_dialog import change_button
 from duralog.console.ui.charts import TimeChart, sparkline
 from duralog.console.ui.data_table import Cell, Column, DataTable, TableRows, age_column, number_column
 from duralog.console.ui.elements import Tile, block, empty_state, heading, section, text
@@ -35,6 +37,8 @@ class _OverviewPage:
         self._shown: Overview | None = None
         overview = self._source.overview()
         self._about = heading("Overview", _about(overview))
+        with block("div", "actions"):
+            change_button(console, "Create topic …", "create-topic", create_topic_form)
         with block("dl", "tiles"):
             self._topics_tile = Tile("Topics", "total-topics", below="total-partitions")
             self._size_tile = Tile("Size", "total-size")
@@ -177,7 +181,14 @@ def _group_columns() -> tuple[Column[GroupFacts], ...]:
             sort=lambda group: group.name,
         ),
         Column(name="state", label="State", cell=_state_cell, sort=lambda group: group.state),
-        number_column("lag", "Lag", lambda group: group.lag, hint="Records that it has not consumed yet"),
+        Column(
+            name="lag",
+            label="Lag",
+            cell=_lag_cell,
+            sort=lambda group: group.lag,
+            numeric=True,
+            hint="Records that it has not consumed yet, of the partitions with a committed offset",
+        ),
         Column(
             name="members",
             label="Members",
@@ -217,6 +228,12 @@ def _rate_cell(topic: TopicFacts) -> Cell:
         "tone": "quiet" if not topic.records_in_per_second else "",
         "spark": sparkline(topic.recent) if any(topic.recent) else "",
     }
+
+
+def _lag_cell(group: GroupFacts) -> Cell:
+    if not group.without_commit:
+        return number_text(group.lag)
+    return {"text": number_text(group.lag), "sub": f"{counted(group.without_commit, 'partition')} without a commit"}
 
 
 def _state_cell(group: GroupFacts) -> Cell:

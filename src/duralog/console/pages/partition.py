@@ -23,6 +23,7 @@ from duralog.console.ui.elements import block, note_list, section, text
 from duralog.console.ui.figures import FigureList
 from duralog.console.ui.layout import Console, live
 from duralog.console.ui.partition_elements import PictureElement
+from duralog.console.ui.reader_zone import zone_here
 
 _FIRST_WIDTH = 960
 """Until the browser has reported the width of the picture."""
@@ -50,6 +51,7 @@ class PartitionPage:
         self._topic = topic
         self._partition = partition
         self._about = about
+        self._zone = zone_here()
         self._facts: PartitionFacts | None = None
         self._kind: AxisKind | None = None
         self._width = float(_FIRST_WIDTH)
@@ -96,7 +98,7 @@ class PartitionPage:
                 with self._notes:
                     note_list(sentences)
         self._tiles.show(log_figures(facts))
-        self._offsets.show(offset_figures(facts))
+        self._offsets.show(offset_figures(facts, self._zone))
         configs = config_figures(facts)
         self._configs.show(configs)
         self._no_configs.set_visibility(not configs)
@@ -108,7 +110,7 @@ class PartitionPage:
     def _draw(self) -> None:
         if self._facts is None or self._kind is None:
             return
-        picture = draw(self._facts, self._kind, self._width, chosen=self._chosen)
+        picture = draw(self._facts, self._kind, self._width, zone=self._zone.zone, chosen=self._chosen)
         if self._picture is None or self._picture.zones != picture.zones:
             self._draw_legend(picture)
         self._picture = picture

@@ -58,6 +58,7 @@ def show_when_read(reading: asyncio.Task[T | None], show: Callable[[T], None], a
             show(found)
         return
     about.text = "Reading the partition …"
+    about.classes("loading")
 
     async def arrive() -> None:
         try:
@@ -65,6 +66,8 @@ def show_when_read(reading: asyncio.Task[T | None], show: Callable[[T], None], a
         except (DuralogError, OSError) as error:
             about.text = printable(describe(error))
             return
+        finally:
+            about.classes(remove="loading")
         if found is not None:
             show(found)
 

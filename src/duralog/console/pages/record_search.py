@@ -1,11 +1,11 @@
-"""The line that a search by key has: how far it is, a way to stop it, and a way to go on where it stopped."""
+"""The line of a search by key: its progress, a button to stop it, and one to continue."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from nicegui import ui
+from nicegui import run, ui
 
 from duralog.console.drawing.record_place import Place, parse_key
 from duralog.console.drawing.shown_bytes import visible
@@ -36,6 +36,7 @@ class RecordSearch:
         self._search: KeySearch | None = None
         self._place = Place()
         self._next = 0
+        self._known: dict[int, ShownRecord] = {}
         with block("div", "search-line", marker="search-line") as self._line:
             self._bar = block("progress", max="1", value="0", marker="search-progress", aria_label="Searched so far")
             self._stop = text("button", "Stop", "quiet-button", type="button", marker="search-stop")
@@ -50,6 +51,7 @@ class RecordSearch:
     def start(self, place: Place) -> None:
         """`place` has a key, and maybe an offset to start from."""
         self._place = place
+        self._known = {}
         try:
             self._search = self._source.find_key(
                 self._topic, self._partition, parse_key(place.key or ""), from_offset=place.offset
@@ -60,7 +62,6 @@ class RecordSearch:
         self._line.set_visibility(True)
         self._on.set_visibility(False)
         self._stop.set_visibility(True)
-        self._refresh()
 
     def stop(self) -> None:
         if self._search is not None:
@@ -70,12 +71,14 @@ class RecordSearch:
         self._search = None
         self._line.set_visibility(False)
 
-    def _refresh(self) -> None:
+    async def _refresh(self) -> None:
         search = self._search
         if search is None:
             return
         progress = search.progress()
-        found = search.found()
+        found = await run.io_bound(self._decoded, search.found())
+        if found is None or search is not self._search:
+            return
         self._bar.props["value"] = f"{progress.share:.3f}"
         is_over = progress.state is not RunState.RUNNING
         name = visible(self._place.key or "")
@@ -98,6 +101,13 @@ class RecordSearch:
             self._stop.set_visibility(False)
             self._on.set_visibility(progress.state is RunState.STOPPED)
             self._line.set_visibility(progress.state is RunState.STOPPED)
+
+    def _decoded(self, found: tuple[ShownRecord, ...]) -> tuple[ShownRecord, ...]:
+        """In a worker. Those that were found before are decoded already."""
+        more = [record for record in found if record.offset not in self._known]
+        for record in self._source.payloads.decoded(self._topic, self._partition, more):
+            self._known[record.offset] = record
+        return tuple(self._known[record.offset] for record in found)
 
     async def _go_on(self) -> None:
         await self._go(replace(self._place, offset=self._next, opened=None))

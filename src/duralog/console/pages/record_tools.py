@@ -8,10 +8,12 @@ from nicegui import ui
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
+from duralog.console.drawing.reader_zone import NotATime
 from duralog.console.drawing.record_place import NotAPlace, Place, place_of
 from duralog.console.drawing.words import number_text
 from duralog.console.facts.records import RecordPage
 from duralog.console.ui.elements import block, text
+from duralog.console.ui.reader_zone import zone_here
 
 _LONGEST = 5_000
 _STEPS = 1_000
@@ -21,14 +23,18 @@ Go = Callable[[Place], Awaitable[None]]
 
 
 class RecordTools:
-    def __init__(self, go: Go, turn: Callable[[bool], Awaitable[None]], follow: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, go: Go, turn: Callable[[bool], Awaitable[None]], follow: Callable[[], Awaitable[None]], search_path: str
+    ) -> None:
+        """`search_path` is the page that searches and downloads the records of the partition."""
         self._go = go
+        self._zone = zone_here()
         self._page: RecordPage | None = None
         with block("div", "record-tools"):
             with block("div", "jumps"):
                 self._fields = {
                     "offset": self._field("offset", "Go to offset", "0", "jump-offset", inputmode="numeric"),
-                    "time": self._field("time", "Go to time", "-1h, 2026-01-31T12:00", "jump-time"),
+                    "time": self._field("time", "Go to time", "-1h, 2026-01-31 12:00", "jump-time"),
                     "key": self._field("key", "Find key", "user-17 or 0x00ff", "find-key", data_search=""),
                 }
             with block("div", "turns"):
@@ -43,6 +49,7 @@ class RecordTools:
                 self._follow = self._button("Follow", "Follow the tail (f)", "follow")
                 self._follow.props["aria-pressed"] = "false"
                 self._follow.on("click", lambda: follow())
+                text("a", "Search …", "quiet-button", marker="search-records", href=search_path)
         with block("div", "along") as self._along:
             self._start = text("span", "", "below")
             self._slider = block(
@@ -58,7 +65,11 @@ class RecordTools:
             self._end = text("span", "", "below")
 
     def show_place(self, place: Place) -> None:
-        for name, value in (("offset", place.offset), ("time", place.time), ("key", place.key)):
+        for name, value in (
+            ("offset", place.offset),
+            ("time", place.time and self._zone.typed(place.time)),
+            ("key", place.key),
+        ):
             shown = "" if value is None or (name == "offset" and place.is_backwards) else str(value)
             # Sent only if it differs: a reader who is typing keeps what was typed.
             if self._fields[name].props.get("value", "") != shown:
@@ -90,8 +101,10 @@ class RecordTools:
     async def _entered(self, name: str, event: GenericEventArguments) -> None:
         typed = str(event.args)[:_LONGEST]
         try:
+            if name == "time" and typed.strip():
+                typed = self._zone.link(typed)
             await self._go(place_of({name: typed}))
-        except NotAPlace as error:
+        except (NotAPlace, NotATime) as error:
             ui.notify(str(error), type="warning", position="bottom")
 
     async def _to_oldest(self) -> None:

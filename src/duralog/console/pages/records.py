@@ -16,22 +16,23 @@ from starlette.requests import Request
 from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe, printable
 from duralog.console.drawing.record_place import NotAPlace, Place, parse_when, place_of
-from duralog.console.drawing.record_rows import panel_of, row_of
-from duralog.console.drawing.shown_bytes import Form
-from duralog.console.drawing.words import counted, number_text, records_path
+from duralog.console.drawing.record_rows import row_of
+from duralog.console.drawing.topic_place import TopicPlace
+from duralog.console.drawing.words import counted, number_text, records_path, topic_records_path
 from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame
+from duralog.console.pages.record_formats import RecordFormats
 from duralog.console.pages.record_search import RecordSearch
 from duralog.console.pages.record_tools import RecordTools
+from duralog.console.pages.record_view import RecordView
 from duralog.console.ui.elements import block, text
 from duralog.console.ui.layout import Console, live
-from duralog.console.ui.partition_elements import RecordList, RecordPanel
+from duralog.console.ui.partition_elements import RecordList
+from duralog.console.ui.reader_zone import zone_here
 from duralog.errors import DuralogError
 
 MOST_FOLLOWED = 200
 """Rows that stay while following; older ones leave the page."""
-_WHOLE_AT_ONCE_BYTES = 256 << 10
-"""A record up to this size is read whole when it is opened."""
 _FOLLOW_SECONDS = 1.0
 _KEYS = (
     ("j k", "next and previous record"),
@@ -57,16 +58,20 @@ class RecordBrowser:
         self._topic = topic
         self._partition = partition
         self._about = about
+        self._zone = zone_here()
         self._place = Place()
         self._page: RecordPage | None = None
         self._records: dict[int, ShownRecord] = {}
-        self._opened: ShownRecord | None = None
-        """The record in the panel. It need not be on the page: a link may name any."""
-        self._forms: dict[str, Form] = {}
         self._turn = 0
         """Counts what was asked for: answers to earlier questions are dropped."""
         self._is_away = False
-        self._tools = RecordTools(self._go, self._turn_page, self._follow)
+        self._tools = RecordTools(
+            self._go,
+            self._turn_page,
+            self._follow,
+            topic_records_path(topic) + TopicPlace(partitions=str(partition)).query(),
+        )
+        self._formats = RecordFormats(console.source, topic)
         self._search = RecordSearch(console.source, topic, partition, self._show_found, self._go)
         self._problem = text("p", "", "problem-line tone bad", marker="problem-line", role="alert")
         self._note = text("p", "", "about note-line", marker="record-note")
@@ -79,7 +84,8 @@ class RecordBrowser:
                 on_scrolled=self._scrolled,
                 on_place=self._came_back,
             )
-            self._panel = RecordPanel(on_close=lambda: self._open(None), on_form=self._choose_form, on_more=self._more)
+            self._list.show(zone=self._zone.name)
+            self._view = RecordView(console, topic, on_close=lambda: self._open(None), say=self._say)
         live(self._tail, _FOLLOW_SECONDS)
 
     async def begin(self, query: dict[str, str]) -> None:
@@ -110,18 +116,21 @@ class RecordBrowser:
         self._turn += 1
         turn = self._turn
         self._place = place
-        self._forms = {}
+        # At once: it is about a record of what was shown before.
+        self._view.close()
         self._search.stop()
         self._tools.show_place(place)
-        self._list.show(following=place.is_followed)
+        self._list.show(following=place.is_followed, opened=None if place.opened is None else str(place.opened))
         if place.key is not None:
             self._page = None
             self._show(())
-            self._list.show(busy=True)
+            self._list.show(busy=True, waiting="Searching …")
             self._search.start(place)
+            if place.opened is not None:
+                await self._open(place.opened)
             return
         self._search.hide()
-        self._list.show(busy=True)
+        self._list.show(busy=True, waiting="Reading records …")
         try:
             page = await run.io_bound(self._read, place)
         except (DuralogError, OSError, NotAPlace) as error:
@@ -131,22 +140,30 @@ class RecordBrowser:
             return
         if page is not None and turn == self._turn:
             self._show_page(page)
-            if place.opened is not None:
+            await self._formats.refresh()
+            if place.opened is not None and turn == self._turn:
                 await self._open(place.opened)
-            else:
-                self._panel.show(None)
 
     def _read(self, place: Place) -> RecordPage:
         """In a worker."""
         time_ms = None if place.time is None else parse_when(place.time, now_ms=now_ms())
         is_newest = place.offset is None and time_ms is None
-        return self._source.records(
+        page = self._source.records(
             self._topic,
             self._partition,
             offset=place.offset,
             time_ms=time_ms,
             backwards=place.is_backwards or is_newest,
         )
+        return self._decoded(page)
+
+    def _decoded(self, page: RecordPage) -> RecordPage:
+        """In a worker."""
+        return replace(page, records=self._source.payloads.decoded(self._topic, self._partition, page.records))
+
+    def _read_tail(self, from_offset: int) -> RecordPage:
+        """In a worker."""
+        return self._decoded(self._source.tail(self._topic, self._partition, from_offset))
 
     def _show_page(self, page: RecordPage) -> None:
         self._page = page
@@ -181,7 +198,7 @@ class RecordBrowser:
 
     def _show(self, records: tuple[ShownRecord, ...]) -> None:
         self._records = {record.offset: record for record in records}
-        rows = [row_of(record) for record in records]
+        rows = [row_of(record, self._zone) for record in records]
         if self._place.is_newest_first:
             rows.reverse()
         self._list.show(rows=rows, busy=False, descending=self._place.is_newest_first)
@@ -218,7 +235,7 @@ class RecordBrowser:
         page, turn = self._page, self._turn
         if not self._place.is_followed or page is None or self._is_away or self._place.opened is not None:
             return
-        more = await run.io_bound(self._source.tail, self._topic, self._partition, page.next_offset)
+        more = await run.io_bound(self._read_tail, page.next_offset)
         if more is None or turn != self._turn:
             return
         self._page = replace(more, records=())
@@ -231,50 +248,14 @@ class RecordBrowser:
 
     async def _open(self, offset: int | None) -> None:
         if offset != self._place.opened:
-            self._forms = {}
             self._place = self._place.opening(offset)
             ui.navigate.history.replace(records_path(self._topic, self._partition) + self._place.query())
         self._list.show(opened=None if offset is None else str(offset))
         self._show_place()
-        record = None if offset is None else self._records.get(offset)
         if offset is None:
-            self._opened = None
-            self._panel.show(None)
-        elif record is None or (record.is_cut and record.size_bytes <= _WHOLE_AT_ONCE_BYTES):
-            await self._read_whole(offset)
+            self._view.close()
         else:
-            await self._show_panel(record)
-
-    async def _more(self) -> None:
-        if self._place.opened is not None:
-            await self._read_whole(self._place.opened)
-
-    async def _read_whole(self, offset: int) -> None:
-        try:
-            record = await run.io_bound(self._source.record, self._topic, self._partition, offset)
-        except (DuralogError, OSError) as error:
-            self._say(printable(describe(error)))
-            return
-        if offset != self._place.opened:
-            return
-        if record is None:
-            self._say(f"There is no record at offset {number_text(offset)} any more.")
-            self._panel.show(None)
-            return
-        await self._show_panel(record)
-
-    async def _show_panel(self, record: ShownRecord) -> None:
-        # Laying out a large document takes a while: not on the loop that serves all pages.
-        self._opened = record
-        panel = await run.io_bound(panel_of, self._topic, self._partition, record, self._forms)
-        if panel is not None and record.offset == self._place.opened:
-            self._panel.show(panel)
-
-    async def _choose_form(self, part: str, form: str) -> None:
-        if part in ("key", "value") and form in set(Form) and self._place.opened is not None:
-            self._forms = {**self._forms, part: Form(form)}
-            if self._opened is not None and self._opened.offset == self._place.opened:
-                await self._show_panel(self._opened)
+            await self._view.open(self._partition, offset, self._records.get(offset))
 
     def _say(self, sentence: str) -> None:
         self._problem.text = sentence

@@ -20,6 +20,7 @@ from duralog.console.source import Source
 from duralog.console.ui.elements import block, text
 from duralog.console.ui.figures import FigureList
 from duralog.console.ui.long_reading import read_long
+from duralog.console.ui.reader_zone import zone_here
 from duralog.errors import DuralogError
 
 _MOST_LISTED = 60
@@ -32,6 +33,7 @@ class SegmentDetails:
         self._source = source
         self._topic = topic
         self._partition = partition
+        self._zone = zone_here()
         self._looked_at: SegmentFacts | None = None
         self._built_for: tuple[int, ...] = ()
         self._scan: SegmentScan | None = None
@@ -69,7 +71,7 @@ class SegmentDetails:
             self._looked_at = None
             self._title.text = f"{counted(len(shown.segments), 'segment')} too thin to tell apart"
             self._tag.set_visibility(False)
-            self._figures.show(group_figures(shown))
+            self._figures.show(group_figures(shown, self._zone))
             self._show_link(shown.base_offset)
             self._files.clear()
             self._show_scan(None, "")
@@ -82,7 +84,7 @@ class SegmentDetails:
         self._tag.set_visibility(True)
         self._trouble.text = segment.trouble or ""
         self._show_link(segment.base_offset)
-        self._figures.show(segment_figures(segment))
+        self._figures.show(segment_figures(segment, self._zone))
         if not is_same or before is None or before.files != segment.files:
             self._show_files(segment)
         known = self._source.known_scan(self._topic, self._partition, segment.base_offset)

@@ -1,14 +1,19 @@
-"""`/topic/{topic}`: its partitions, how its bytes are spread over them, and which configs are not Kafka's defaults."""
+"""`/topic/{topic}`: its partitions, how its bytes are spread over them, all its configs, and changes of them."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from nicegui import run, ui
 
-from duralog.config.error_text import describe
-from duralog.console.drawing.config_rows import ConfigRow, changed_configs
+from duralog.config import TOPIC_CONFIGS
+from duralog.config.entries import TOPIC_SOURCE
+from duralog.config.error_text import describe, printable
+from duralog.console.changes.forms import Form
+from duralog.console.changes.record_forms import produce_form
+from duralog.console.changes.topic_forms import add_partitions_form, delete_topic_form, topic_config_form
+from duralog.console.drawing.config_rows import ConfigRow, config_rows
+from duralog.console.drawing.shown_bytes import visible
 from duralog.console.drawing.words import (
     UNKNOWN,
     byte_rate_text,
@@ -18,14 +23,22 @@ from duralog.console.drawing.words import (
     partition_path,
     record_rate_text,
     share_text,
+    subject_path,
+    topic_records_path,
 )
 from duralog.console.facts.overview import PartitionRow, TopicFacts
+from duralog.console.facts.schemas import topic_of
+from duralog.console.ui.change_dialog import change_button, open_change, typed_time_here
 from duralog.console.ui.charts import BarChart
+from duralog.console.ui.config_table import ConfigTable
 from duralog.console.ui.data_table import Cell, Column, DataTable, TableRows, age_column, number_column
-from duralog.console.ui.elements import Tile, block, command_line, heading, section, text
+from duralog.console.ui.elements import Tile, block, heading, section, text
 from duralog.console.ui.layout import Console, live
-from duralog.console.ui.standing import commands_place
 from duralog.errors import DuralogError
+
+_MOST_SUBJECTS = 6
+_CONFIGS_SECONDS = 30.0
+"""For what others change: it opens the directory, or asks the broker."""
 
 
 def register(console: Console) -> None:
@@ -38,11 +51,13 @@ def register(console: Console) -> None:
 
 class _TopicPage:
     def __init__(self, console: Console, topic: str) -> None:
+        self._console = console
         self._source = console.source
         self._topic = topic
         self._shown: tuple[PartitionRow, ...] = ()
         self._largest = 1
         self._about = heading(topic, self._policy())
+        self._buttons()
         with block("dl", "tiles"):
             self._partitions_tile = Tile("Partitions", "total-partitions")
             self._size_tile = Tile("Size", "total-size")
@@ -53,12 +68,16 @@ class _TopicPage:
         with section("Partitions", marker="partitions-part"):
             self._partitions = self._partitions_table()
         with section("Configs", marker="configs-part") as self._configs_part:
-            self._configs_note = text("p", "Reading the configs …", "about", marker="configs-note")
-            self._configs = _configs_table()
+            self._configs_note = text(
+                "p", "Reading the configs …", "about loading", marker="configs-note", role="status"
+            )
+            self._configs = ConfigTable("topic-configs", "Configs", self._edit_config)
             self._configs.set_visibility(False)
         self.refresh()
         live(self.refresh)
         ui.timer(0, self._load_configs, once=True)
+        ui.timer(0, self._load_subjects, once=True)
+        live(self._load_configs, _CONFIGS_SECONDS)
 
     def refresh(self) -> None:
         facts = self._facts()
@@ -97,30 +116,63 @@ class _TopicPage:
     def _facts(self) -> TopicFacts | None:
         return next((topic for topic in self._source.overview().topics if topic.name == self._topic), None)
 
-    async def _load_configs(self) -> None:
-        """From a partition that can be read: the configs of a topic are the same for all."""
-        number = next((row.partition for row in self._shown if row.trouble is None), 0)
-        try:
-            facts = await run.io_bound(self._source.partition, self._topic, number)
-        except (DuralogError, OSError) as error:
-            self._configs_note.text = describe(error)
-            return
-        if facts is None:
-            return  # The console is being stopped.
-        rows = changed_configs(facts.configs)
-        self._configs_note.text = (
-            "Those in force that are not Kafka's defaults."
-            if rows
-            else "Kafka's defaults hold for everything. To set one:"
+    def _buttons(self) -> None:
+        with block("div", "actions"):
+            text("a", "Records", "quiet-button", marker="topic-records", href=topic_records_path(self._topic))
+            self._subjects = block("span", "subject-links", marker="topic-subjects")
+            change_button(self._console, "Produce …", "produce", self._produce)
+            change_button(self._console, "Add partitions …", "add-partitions", self._add_partitions)
+            change_button(self._console, "Delete …", "delete-topic", self._delete)
+
+    def _produce(self) -> Form:
+        names = [topic.name for topic in self._source.overview().topics if not topic.is_internal]
+        return produce_form(self._topic, names, parse_when=typed_time_here())
+
+    def _add_partitions(self) -> Form:
+        return add_partitions_form(self._topic, len(self._source.topic(self._topic)))
+
+    async def _delete(self) -> Form:
+        rows = self._source.topic(self._topic)
+        sizes = [row.size_bytes for row in rows if row.size_bytes is not None]
+        about = counted(len(rows), "partition") + (f", {bytes_text(sum(sizes))}" if sizes else "")
+        topic_id = await run.io_bound(self._console.changer.topic_id, self._topic)
+        return delete_topic_form(self._topic, topic_id, about)
+
+    async def _edit_config(self, row: ConfigRow) -> None:
+        await open_change(
+            self._console,
+            self._configs_part,
+            lambda: topic_config_form(self._topic, row.name, row.typed, row.about, is_set=row.is_set_here),
+            self._load_configs,
         )
-        if not rows:
-            with self._configs_part:
-                command_line(
-                    f"duralog topic alter {commands_place(self._source.overview())} --topic {shlex.quote(self._topic)}"
-                    " --config retention.ms=604800000"
-                )
+
+    async def _load_configs(self) -> None:
+        try:
+            entries = await run.io_bound(self._console.changer.topic_configs, self._topic)
+        except (DuralogError, OSError) as error:
+            self._say_of_configs(printable(describe(error)))
+            return
+        if entries is None or self._configs_part.is_deleted:
+            return  # The console is being stopped.
+        rows = config_rows(entries, TOPIC_CONFIGS, stored=frozenset({TOPIC_SOURCE}))
+        changed = sum(not row.is_default for row in rows)
+        self._say_of_configs(f"{counted(len(rows), 'config')}, {changed} of them not at Kafka's default.")
         self._configs.show(rows)
-        self._configs.set_visibility(bool(rows))
+        self._configs.set_visibility(True)
+
+    async def _load_subjects(self) -> None:
+        view = await run.io_bound(self._source.payloads.subjects)
+        if view is None or self._subjects.is_deleted:
+            return
+        topics = frozenset(topic.name for topic in self._source.overview().topics)
+        names = [name for name in view.catalogue.subjects() if topic_of(name, topics) == self._topic]
+        with self._subjects:
+            for name in names[:_MOST_SUBJECTS]:
+                text("a", f"Schema {visible(name)}", "quiet-button", href=subject_path(name))
+
+    def _say_of_configs(self, sentence: str) -> None:
+        self._configs_note.classes(remove="loading")
+        self._configs_note.text = sentence
 
     def _partitions_table(self) -> DataTable[PartitionRow]:
         return DataTable(
@@ -178,35 +230,6 @@ class _TopicPage:
 
     def _size_cell(self, row: PartitionRow) -> Cell:
         return {"text": bytes_text(row.size_bytes), "bar": (row.size_bytes or 0) / self._largest}
-
-
-def _configs_table() -> DataTable[ConfigRow]:
-    return DataTable(
-        "topic-configs",
-        "Configs",
-        (
-            Column(
-                name="name",
-                label="Config",
-                cell=lambda row: {"text": row.name, "title": row.about},
-                sort=lambda row: row.name,
-                mono=True,
-            ),
-            Column(
-                name="value",
-                label="Value",
-                cell=lambda row: {"text": row.value, "sub": row.in_words},
-                mono=True,
-            ),
-            Column(
-                name="default",
-                label="Kafka's default",
-                cell=lambda row: {"text": row.default, "tone": "quiet"},
-                mono=True,
-            ),
-        ),
-        TableRows(key=lambda row: row.name, sort="name"),
-    )
 
 
 def _partition_cell(row: PartitionRow) -> Cell:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import re
 import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
 
-from duralog.cli.voice.times import duration_text
 from duralog.config.byte_sizes import size_text
 from duralog.config.plurals import plural
+from duralog.config.times import duration_text
+from duralog.console.sources.metrics_access import MetricsAccess
 from duralog.storage.log.retention import DEFAULT_RETENTION_MS
 
 _PATIENCE_SECONDS = 1.0
 _MOST_BYTES = 4 << 20
+_FOR_USERS = (401, 429)
 _OF_CLEANER = re.compile(
     r"^duralog_(cleanings|failed_cleanings|cleaner_[a-z_]+|uncleanable_[a-z_]+)(?:_total)? ([0-9.eE+-]+)$", re.MULTILINE
 )
@@ -28,8 +29,9 @@ HOW_TO_CHOOSE = "To choose it: duralog topic alter --config retention.ms=MS; -1 
 class CleanerMetrics:
     """`step` fetches the metrics; the attributes have what they said."""
 
-    def __init__(self, address: str) -> None:
-        self._url = f"http://{address}/metrics"
+    def __init__(self, address: str, access: MetricsAccess | None = None) -> None:
+        self._access = access or MetricsAccess()
+        self._url = f"{self._access.scheme}://{address}/metrics"
         self.figures: Mapping[str, float] = {}
         self.note: str | None = None
         """Why there are no figures."""
@@ -37,16 +39,21 @@ class CleanerMetrics:
 
     def step(self) -> None:
         try:
-            with urllib.request.urlopen(self._url, timeout=_PATIENCE_SECONDS) as answer:
+            with self._access.open(self._url, _PATIENCE_SECONDS) as answer:
                 text = answer.read(_MOST_BYTES).decode("utf-8", "replace")
         except (OSError, ValueError, HTTPException) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            self.figures, self.note = {}, f"The broker's metrics at {self._url} cannot be read: {reason}"
+            self.figures, self.note = {}, f"The broker's metrics at {self._url} cannot be read: {_reason(error)}"
             self.held_note = None
             return
         self.figures, self.note = _figures(_OF_CLEANER, text), None
         held = _figures(_OF_HELD, text)
         self.held_note = _held_note(held.get("records", 0), held.get("bytes", 0))
+
+
+def _reason(error: Exception) -> object:
+    if isinstance(error, urllib.error.HTTPError) and error.code in _FOR_USERS:
+        return f"{error.reason}: give the token or password of a user in --metrics-config-file"
+    return error.reason if isinstance(error, urllib.error.URLError) else error
 
 
 def _figures(pattern: re.Pattern[str], text: str) -> dict[str, float]:

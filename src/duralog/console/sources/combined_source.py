@@ -13,8 +13,11 @@ from duralog.config.error_text import printable
 from duralog.console.facts.overview import GroupDetails, Overview, SourceKind
 from duralog.console.source import UnknownGroup
 from duralog.console.sources.broker.watch import BrokerGroupWatch
+from duralog.console.sources.cleaner_metrics import CleanerMetrics
 from duralog.console.sources.directory.source import DirectorySource
 from duralog.console.sources.group_lags import LagHistories, group_facts
+from duralog.console.sources.payloads import AUTOMATIC
+from duralog.schemas.decode_options import Decode
 from duralog.storage.disk.background import Clock, wall_clock_ms
 
 
@@ -27,7 +30,8 @@ class CombinedSource(DirectorySource):
         path: str,
         *,
         allow_changes: bool = False,
-        metrics: str | None = None,
+        metrics: CleanerMetrics | None = None,
+        decode: Decode = AUTOMATIC,
         refresh_seconds: float = 2.0,
         clock: Clock = wall_clock_ms,
     ) -> None:
@@ -36,7 +40,12 @@ class CombinedSource(DirectorySource):
         self._address = address
         self._asking = threading.Lock()
         super().__init__(
-            path, allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds, clock=clock
+            path,
+            allow_changes=allow_changes,
+            metrics=metrics,
+            decode=decode,
+            refresh_seconds=refresh_seconds,
+            clock=clock,
         )
 
     def step(self) -> None:
@@ -49,7 +58,9 @@ class CombinedSource(DirectorySource):
             target = f"{self._address}, {self.path}"
             seen = replace(of_directory, kind=SourceKind.BOTH, target=target)
             if self._broker.trouble is None:
-                self._both = replace(seen, groups=tuple(map(group_facts, self._broker.views)))
+                self._both = replace(
+                    seen, groups=tuple(group_facts(view, self._rows_of) for view in self._broker.views)
+                )
             else:
                 note = f"Groups are shown as the directory has them: {self._broker.trouble}"
                 self._both = replace(seen, notes=(*seen.notes, note))
@@ -62,5 +73,5 @@ class CombinedSource(DirectorySource):
             return super().group(name)
         for view in self._broker.views:
             if view.group == name:
-                return self._broker_lags.details(view)
+                return self._broker_lags.details(view, self._rows_of)
         raise UnknownGroup(f"there is no group {printable(name)} at {self._address}")

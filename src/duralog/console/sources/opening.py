@@ -7,10 +7,13 @@ import os
 from duralog.cli.voice.addresses import check_directory, is_broker, is_url
 from duralog.console.source import Source
 from duralog.console.sources.broker.source import BrokerSource
+from duralog.console.sources.cleaner_metrics import CleanerMetrics
 from duralog.console.sources.combined_source import CombinedSource
 from duralog.console.sources.directory.source import DirectorySource
+from duralog.console.sources.payloads import AUTOMATIC
 from duralog.errors import DuralogError
 from duralog.operations.opened_store import check_log_directory
+from duralog.schemas.decode_options import Decode
 from duralog.storage.disk.found_files import directory_of
 
 
@@ -19,7 +22,8 @@ def open_source(
     *,
     data: str | None = None,
     allow_changes: bool = False,
-    metrics: str | None = None,
+    metrics: CleanerMetrics | None = None,
+    decode: Decode = AUTOMATIC,
     refresh_seconds: float = 2.0,
     start: bool = True,
 ) -> Source:
@@ -33,14 +37,23 @@ def open_source(
         if data is not None and os.path.abspath(data) != os.path.abspath(target):
             raise DuralogError(f"{target} and {data} are two directories: give one of them")
         source = DirectorySource(
-            _checked(target), allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds
+            _checked(target),
+            allow_changes=allow_changes,
+            metrics=metrics,
+            decode=decode,
+            refresh_seconds=refresh_seconds,
         )
     elif data is not None:
         source = CombinedSource(
-            target, _checked(data), allow_changes=allow_changes, metrics=metrics, refresh_seconds=refresh_seconds
+            target,
+            _checked(data),
+            allow_changes=allow_changes,
+            metrics=metrics,
+            decode=decode,
+            refresh_seconds=refresh_seconds,
         )
     else:
-        source = BrokerSource(target, metrics=metrics, refresh_seconds=refresh_seconds)
+        source = BrokerSource(target, metrics=metrics, decode=decode, refresh_seconds=refresh_seconds)
     if start:
         source.start()
     return source

@@ -1,4 +1,4 @@
-"""Searches for the records of one key: each on its own thread, a few at a time. None outlives its source."""
+"""Searches of the console: each on its own thread, a few at a time. None outlives its source."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from duralog.config.error_text import describe_any
 from duralog.console.facts.records import SearchProgress, ShownRecord
 from duralog.console.facts.runs import RunState
+from duralog.console.facts.topic_records import MatchProgress
 from duralog.console.source import Busy
 from duralog.errors import DuralogError
 
@@ -20,25 +21,18 @@ _MOST_THREADS = 8
 """Of searches that run, those that are stopping included."""
 
 
-class SearchThread(ABC):
+Found = TypeVar("Found")
+Progress = TypeVar("Progress", SearchProgress, MatchProgress)
+
+
+class RunningSearch(ABC, Generic[Found, Progress]):
     """Started by `start`; everything else may be asked at any time, by any thread."""
 
-    def __init__(self, key: bytes, *, from_offset: int | None, limit: int) -> None:
-        self._key = key
-        self._from_offset = from_offset
-        self._limit = min(max(limit, 1), MOST_FOUND)
-        self._found: list[ShownRecord] = []
+    def __init__(self, progress: Progress, thread_name: str) -> None:
+        self._found: list[Found] = []
+        self._progress: Progress = progress
         self._stopping = threading.Event()
-        self._progress = SearchProgress(
-            state=RunState.RUNNING,
-            offset=from_offset or 0,
-            end_offset=from_offset or 0,
-            records_read=0,
-            bytes_read=0,
-            share=0.0,
-            found=0,
-        )
-        self._thread = threading.Thread(target=self._run, name="duralog-console-search", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
 
     @abstractmethod
     def _search(self) -> RunState:
@@ -55,10 +49,11 @@ class SearchThread(ABC):
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
-    def progress(self) -> SearchProgress:
+    def progress(self) -> Progress:
         return self._progress
 
-    def found(self) -> tuple[ShownRecord, ...]:
+    def found(self) -> tuple[Found, ...]:
+        """In the wanted order."""
         return tuple(self._found)
 
     def stop(self) -> None:
@@ -73,10 +68,51 @@ class SearchThread(ABC):
             state = self._search()
         except Exception as error:  # Any error is shown on the page.
             reason = describe_any(error)
-        self._progress = replace(self._progress, state=state, error=reason, found=len(self._found))
+        self._end(state, reason)
+
+    def _end(self, state: RunState, reason: str | None) -> None:
+        self._progress = replace(self._progress, state=state, error=reason)
 
 
-Search = TypeVar("Search", bound=SearchThread)
+class SearchThread(RunningSearch[ShownRecord, SearchProgress]):
+    """A search for the records of one key in a partition."""
+
+    def __init__(self, key: bytes, *, from_offset: int | None, limit: int) -> None:
+        offset = from_offset or 0
+        progress = SearchProgress(
+            state=RunState.RUNNING,
+            offset=offset,
+            end_offset=offset,
+            records_read=0,
+            bytes_read=0,
+            share=0.0,
+            found=0,
+        )
+        super().__init__(progress, "duralog-console-search")
+        self._key = key
+        self._from_offset = from_offset
+        self._limit = min(max(limit, 1), MOST_FOUND)
+
+    def _end(self, state: RunState, reason: str | None) -> None:
+        self._progress = replace(self._progress, found=len(self._found))
+        super()._end(state, reason)
+
+
+class Stoppable(Protocol):
+    """What runs on a thread of its own."""
+
+    @property
+    def is_running(self) -> bool: ...
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def wait(self, seconds: float | None = None) -> None: ...
+
+
+Search = TypeVar("Search", bound=Stoppable)
 
 
 class Searches(Generic[Search]):

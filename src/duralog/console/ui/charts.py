@@ -24,8 +24,14 @@ _SIZE = """(value) => {
     while (Math.abs(value) >= 1024 && unit < 4) { value /= 1024; unit++; }
     return `${+value.toFixed(Math.abs(value) < 10 ? 2 : 1)} ${units[unit]}`;
 }"""
-_NUMBER = """(value) => value === null || value === undefined ? "–" : Math.abs(value) >= 10000
-    ? String(Math.round(value)).replace(/\\B(?=(\\d{3})+$)/g, "\\u202f") : String(+value.toPrecision(4))"""
+_NUMBER = """(value) => value === null || value === undefined ? "–" : Math.abs(value) >= 1000
+    ? String(Math.round(value)).replace(/\\B(?=(\\d{3})+$)/g, ",") : String(+value.toPrecision(4))"""
+_SIZE_OF_STEPS = """(value) => {
+    const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = 0, step = STEP;
+    while (Math.abs(value) >= 1024 && unit < 4) { value /= 1024; step /= 1024; unit++; }
+    return `${+value.toFixed(step < 1 ? Math.ceil(-Math.log10(step)) + 1 : 0)} ${units[unit]}`;
+}"""
 _FORMATS = {"size": _SIZE, "number": _NUMBER}
 _CLOCK = """(ms) => new Date(ms).toTimeString().slice(0, 5)"""
 _CLOCK_OF_SECONDS = """(ms) => new Date(ms).toTimeString().slice(0, 8)"""
@@ -75,7 +81,7 @@ class TimeChart:
             self._chart.options["xAxis"]["axisLabel"][":formatter"] = clock_of(points[-1][0] - points[0][0])
         if self._has_sizes:
             known = [value for _, value in points if value is not None]
-            self._chart.options["yAxis"] |= size_axis(min(known, default=0), max(known, default=0))
+            _set_size_axis(self._chart.options["yAxis"], min(known, default=0), max(known, default=0))
         self._chart.update()
 
 
@@ -94,7 +100,7 @@ class BarChart:
         if (shown := (list(names), list(values))) != self._sent:
             self._sent = shown
             self._chart.options["xAxis"]["data"], self._chart.options["series"][0]["data"] = shown
-            self._chart.options["yAxis"] |= size_axis(0, max(values, default=0))
+            _set_size_axis(self._chart.options["yAxis"], 0, max(values, default=0))
             self._chart.update()
 
 
@@ -111,6 +117,16 @@ def size_axis(low: float, high: float) -> dict[str, float]:
     step = 2.0 ** math.ceil(math.log2(max((high - low) / _STEPS, 1)))
     start = math.floor(low / step) * step
     return {"min": start, "max": max(math.ceil(high / step) * step, start + step), "interval": step}
+
+
+def size_label(step: float) -> str:
+    """How an axis of bytes with these steps labels them: with as many decimals as tell two steps apart."""
+    return _SIZE_OF_STEPS.replace("STEP", repr(step))
+
+
+def _set_size_axis(axis: dict[str, Any], low: float, high: float) -> None:
+    axis |= size_axis(low, high)
+    axis["axisLabel"][":formatter"] = size_label(axis["interval"])
 
 
 def sparkline(values: Sequence[float | None]) -> str:

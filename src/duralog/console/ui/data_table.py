@@ -15,12 +15,13 @@ from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
 from duralog.console.drawing.shown_bytes import visible
-from duralog.console.drawing.words import THIN_SPACE, age_text, exact_time_text, number_text, partition_path
+from duralog.console.drawing.words import age_text, number_text, partition_path
+from duralog.console.ui.reader_zone import zone_here
 
 Row = TypeVar("Row")
 Cell = str | dict[str, Any]
 """Text, or a dict with `text` and any of `href`, `title`, `tone` (good, warn, bad, quiet), `sub`, `bar` (0 to 1) and
-`spark`."""
+`spark`. With `act`, the name of an action, it is a button: `DataTable.on_act` gets its row."""
 
 ROWS_ON_A_PAGE = 50
 _LONGEST_SEARCH = 300
@@ -70,7 +71,7 @@ def age_column(name: str, label: str, time_ms: Callable[[Row], int | None], *, w
     return Column(
         name=name,
         label=label,
-        cell=lambda row: {"text": age_text(time_ms(row)), "title": exact_time_text(time_ms(row))},
+        cell=lambda row: {"text": age_text(time_ms(row)), "title": zone_here().exact(time_ms(row))},
         sort=time_ms,
         numeric=True,
         wide=wide,
@@ -79,7 +80,7 @@ def age_column(name: str, label: str, time_ms: Callable[[Row], int | None], *, w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRows(Generic[Row]):
-    """How the rows of a table are told apart, searched, sorted and paged."""
+    """How the rows of a table are identified, searched, sorted and paged."""
 
     key: Callable[[Row], str]
     search: Callable[[Row], str] | None = None
@@ -104,6 +105,7 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         rows: TableRows[Row],
         *,
         empty: str = "Nothing here yet.",
+        on_act: Callable[[Row], Any] | None = None,
     ) -> None:
         """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`."""
         super().__init__()
@@ -142,6 +144,8 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         self.on("sort", self._sorted)
         self.on("page", self._turned)
         self.on("search", self._asked)
+        if on_act is not None:
+            self.on("act", lambda event: self._acted(event, on_act))
 
     def show(self, rows: Sequence[Row]) -> None:
         """These are the rows now. The page, the order and the search stay as the reader has set them."""
@@ -202,6 +206,12 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
             self._page = event.args
             self._refresh()
 
+    def _acted(self, event: GenericEventArguments, on_act: Callable[[Row], Any]) -> Any:
+        for row in self._all:
+            if self._rows.key(row) == event.args:
+                return on_act(row)
+        return None  # It has gone since.
+
     def _asked(self, event: GenericEventArguments) -> None:
         self._query = str(event.args)[:_LONGEST_SEARCH]
         self._page = 0
@@ -210,5 +220,5 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
 
 def _seen(cell: Cell) -> Cell:
     if isinstance(cell, str):
-        return visible(cell, keep=THIN_SPACE)
-    return {name: visible(value, keep=THIN_SPACE) if isinstance(value, str) else value for name, value in cell.items()}
+        return visible(cell)
+    return {name: visible(value) if isinstance(value, str) else value for name, value in cell.items()}

@@ -17,12 +17,16 @@ from typing import Any
 from nicegui import Client, ui
 
 from duralog.broker.security.web_users import Role
+from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe, printable
+from duralog.console.changes.changer import Changer
 from duralog.console.drawing.shown_bytes import visible
-from duralog.console.drawing.words import compaction_path, partition_path, records_path
+from duralog.console.drawing.words import SUBJECTS_PATH, compaction_path, partition_path, records_path
+from duralog.console.facts.copies import ClusterCopies
 from duralog.console.facts.overview import Overview
 from duralog.console.source import Source, UnknownGroup
 from duralog.console.ui.elements import block, note_list, problem, text
+from duralog.console.ui.reader_zone import zone_here
 from duralog.console.ui.standing import standing_of
 from duralog.console.viewers import is_allowed, viewer_here
 from duralog.errors import DuralogError, UnknownTopic
@@ -32,12 +36,21 @@ _MOST_PARTITION_DIGITS = 10
 _MOST_UNOPENED_PAGES = 100
 _OPENED_WITHIN_SECONDS = 5.0
 """A browser that has got a page comes back for its socket at once."""
-_NAVIGATION = (("overview", "Overview", "/"), ("groups", "Groups", "/groups"), ("health", "Health", "/health"))
+_NAVIGATION = (
+    ("overview", "Overview", "/"),
+    ("groups", "Groups", "/groups"),
+    ("schemas", "Schemas", SUBJECTS_PATH),
+    ("configs", "Configs", "/configs"),
+    ("health", "Health", "/health"),
+)
 _AUDIT = ("audit", "Audit", "/audit")
+_COPIES = ("copies", "Copies", "/copies")
 _KEYS = (
     ("/", "search"),
     ("g o", "overview"),
     ("g g", "groups"),
+    ("g s", "schemas"),
+    ("g c", "configs of the broker"),
     ("g h", "health"),
     ("t", "colours: system, light, dark"),
     ("?", "this list"),
@@ -57,8 +70,11 @@ class Console:
     """What the pages are made from."""
 
     source: Source
+    changer: Changer
     audit_log: str | None = None
     """The file of the broker's audit log, to be shown to administrators."""
+    copies: ClusterCopies | None = None
+    """The directories of a cluster whose replicas can be compared."""
 
     def page(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register the function below as the page at this path. It may be `async`, and may return a response."""
@@ -104,7 +120,7 @@ class Console:
                 block("span", "logo", aria_hidden="true")
                 text("span", "duralog")
             with block("nav", "pages", aria_label="Pages"):
-                for name, label, path in (*_NAVIGATION, *((_AUDIT,) if self.shows_audit_log() else ())):
+                for name, label, path in self._navigation():
                     entry = text("a", label, marker=f"nav-{name}", href=path)
                     if name == here:
                         entry.props["aria-current"] = "page"
@@ -125,6 +141,7 @@ class Console:
             if crumbs:
                 _breadcrumbs(crumbs, title)
             yield
+            text("p", f"Times: {zone_here().about(now_ms())}", "zone-note", marker="zone")
         _key_list((*_KEYS, *keys))
         ui.skip_link("Skip to the contents", target=main)
 
@@ -137,6 +154,13 @@ class Console:
 
         refresh()
         live(refresh)
+
+    def _navigation(self) -> Iterator[tuple[str, str, str]]:
+        yield from _NAVIGATION
+        if self.copies is not None:
+            yield _COPIES
+        if self.shows_audit_log():
+            yield _AUDIT
 
     def shows_audit_log(self) -> bool:
         """Whether there is one, for the viewer of this page."""

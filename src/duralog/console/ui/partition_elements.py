@@ -57,13 +57,27 @@ class RecordList(Element, component="assets/record_list.js"):
         on_follow: Handler,
         on_scrolled: Handler,
         on_place: Handler,
+        parse: Callable[[object], object] | None = None,
     ) -> None:
-        """`on_open(offset or None)`, `on_turn(is_newer)`, `on_follow()`, `on_scrolled(is_away)`, `on_place(query)`."""
+        """`on_open(offset or None)`, `on_turn(is_newer)`, `on_follow()`, `on_scrolled(is_away)`, `on_place(query)`.
+
+        `parse` reads the `id` of a row, which comes back from the browser; None for what is not one.
+        """
         super().__init__()
         self.props.update(
-            rows=[], opened=None, following=False, paused="", busy=True, descending=False, label=label, empty=""
+            rows=[],
+            opened=None,
+            following=False,
+            paused="",
+            busy=True,
+            descending=False,
+            label=label,
+            empty="",
+            zone="",
+            waiting="",
         )
-        self.on("open", lambda event: on_open(_offset(event.args)))
+        read_id = parse or _offset
+        self.on("open", lambda event: on_open(read_id(event.args)))
         self.on("newer", lambda: on_turn(True))
         self.on("older", lambda: on_turn(False))
         self.on("follow", lambda: on_follow())

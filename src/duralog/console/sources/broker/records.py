@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from duralog.cli.voice.times import format_time
 from duralog.client.connection import client_settings, error_text, errors_of, kafka_client
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.source import MOST_PAGE_RECORDS
 from duralog.console.sources.shown_batches import Cut, shown_record
@@ -117,6 +117,20 @@ class BrokerRecords:
             for message in self.messages(consumer, topic, partition, begin, end):
                 key = message.key()
                 yield message.offset(), key, partial(_shown, message), len(key or b"") + len(message.value() or b"")
+
+    def at_time(self, topic: str, partition: int, time_ms: int) -> int | None:
+        """The offset of the first record at this time or later."""
+        with self._consumer(committed_only=False) as consumer:
+            return self._at_time(consumer, topic, partition, time_ms)
+
+    def reading(self, topic: str, partition: int, begin: int, end: int) -> Iterator[tuple[Record, int]]:
+        """The records from one offset up to the other, each with the size of its key and value."""
+        if begin >= end:
+            return
+        with self._consumer(committed_only=False) as consumer:
+            for message in self.messages(consumer, topic, partition, begin, end):
+                record = _record(message)
+                yield record, len(record.key or b"") + len(record.value or b"")
 
     def close(self) -> None:
         with self._lock:
@@ -251,15 +265,16 @@ def _page(found: list[ShownRecord], edges: Edges, first_offset: int, next_offset
 
 
 def _shown(message: Any, cut: Cut | None = None) -> ShownRecord:
+    return shown_record(_record(message), cut or Cut())
+
+
+def _record(message: Any) -> Record:
     kind, timestamp_ms = message.timestamp()
-    return shown_record(
-        Record(
-            key=message.key(),
-            value=message.value(),
-            timestamp_ms=timestamp_ms if kind in _TYPES else NO_TIMESTAMP,
-            headers=tuple(message.headers() or ()),
-            offset=message.offset(),
-            timestamp_type=_TYPES.get(kind, TimestampType.NONE),
-        ),
-        cut or Cut(),
+    return Record(
+        key=message.key(),
+        value=message.value(),
+        timestamp_ms=timestamp_ms if kind in _TYPES else NO_TIMESTAMP,
+        headers=tuple(message.headers() or ()),
+        offset=message.offset(),
+        timestamp_type=_TYPES.get(kind, TimestampType.NONE),
     )

@@ -21,13 +21,17 @@ from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup
 from duralog.console.sources.broker.key_search import BrokerKeySearch
 from duralog.console.sources.broker.records import BrokerRecords
 from duralog.console.sources.broker.snapshots import NO_SEGMENTS, BrokerSnapshots
+from duralog.console.sources.broker.topic_reading import BrokerTopicReader
 from duralog.console.sources.broker.watch import BrokerGroupWatch, BrokerWatch
 from duralog.console.sources.broker.without_files import WithoutFiles
 from duralog.console.sources.cleaner_metrics import CleanerMetrics
 from duralog.console.sources.group_lags import LagHistories, group_facts
+from duralog.console.sources.payloads import AUTOMATIC, SourcePayloads
 from duralog.console.sources.refreshing import Refresher
 from duralog.console.sources.searches import Searches
+from duralog.console.sources.topic_search import TopicSearches
 from duralog.errors import DuralogError, UnknownTopic
+from duralog.schemas.decode_options import Decode
 from duralog.storage.disk.background import Clock, wall_clock_ms
 
 
@@ -38,7 +42,8 @@ class BrokerSource(WithoutFiles):
         self,
         address: str,
         *,
-        metrics: str | None = None,
+        metrics: CleanerMetrics | None = None,
+        decode: Decode = AUTOMATIC,
         refresh_seconds: float = 2.0,
         clock: Clock = wall_clock_ms,
     ) -> None:
@@ -49,7 +54,10 @@ class BrokerSource(WithoutFiles):
         self._groups: Mapping[str, GroupView] = {}
         self._lags = LagHistories()
         self._records = BrokerRecords(address)
-        self._metrics = None if metrics is None else CleanerMetrics(metrics)
+        reader = BrokerTopicReader(self._records)
+        self.payloads = SourcePayloads(decode, reader, self.topic, clock)
+        self.topic_searches = TopicSearches(reader, self.payloads)
+        self._metrics = metrics
         self._clock = clock
         self._stepping = threading.Lock()
         self._searches: Searches[BrokerKeySearch] = Searches()
@@ -78,7 +86,7 @@ class BrokerSource(WithoutFiles):
                 notes.append(f"The groups are as they were last seen: {self._group_watch.trouble}")
             self._overview = replace(
                 overview,
-                groups=tuple(map(group_facts, self._groups.values())),
+                groups=tuple(group_facts(view, self._rows_of) for view in self._groups.values()),
                 notes=tuple(note for note in notes if note is not None),
             )
 
@@ -99,7 +107,7 @@ class BrokerSource(WithoutFiles):
         if view is None:
             self._check_seen()
             raise UnknownGroup(f"there is no group {printable(name)} at {self.address}")
-        return self._lags.details(view)
+        return self._lags.details(view, self._rows_of)
 
     def cleaner(self) -> CleanerFacts:
         figures: Mapping[str, float] = {} if self._metrics is None else self._metrics.figures
@@ -176,10 +184,14 @@ class BrokerSource(WithoutFiles):
 
     def close(self) -> None:
         self._searches.close()
+        self.topic_searches.close()
         self._refresher.stop()
         self._records.close()
 
     # What they share
+
+    def _rows_of(self, topic: str) -> tuple[PartitionRow, ...]:
+        return self._snapshots.newest.rows.get(topic, ())
 
     def _check_seen(self) -> None:
         """Before the first refresh, nothing counts as missing."""

@@ -72,7 +72,7 @@ def steps_before(view: LogView, offset: int) -> Iterator[Step]:
             continue
         end = view.end_position if segment is view.segments.active else segment.size_bytes
         try:
-            found = segment.find_batch(reached, end)
+            found = segment.find_batch(reached - 1, end)
             stop = end if found is None else found.position + found.size
             while stop > 0:
                 headers = _window(segment, stop)

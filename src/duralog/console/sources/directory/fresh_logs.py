@@ -51,7 +51,7 @@ class FreshLogs:
 
     def ask(self, place: TopicPartition, question: Callable[[PartitionLog], _Answer]) -> _Answer:
         """Answer a question by the log as it is now. If files vanish meanwhile, it is asked again of a fresh log."""
-        folder = os.path.join(self._store.path, str(place))
+        folder = os.path.join(self._store.directory_of(*place), str(place))
         for attempt in range(_ATTEMPTS):
             if not os.path.isdir(folder):
                 raise UnknownTopic(f"there is no partition {place.partition} of {place.topic}")

@@ -15,7 +15,7 @@ from duralog.console.sources.directory.fresh_logs import FreshLogs
 from duralog.errors import DuralogError
 from duralog.format.internal.internal_topics import CONSUMER_OFFSETS
 from duralog.format.topic_partition import TopicPartition
-from duralog.operations.group_records import GroupRecords
+from duralog.operations.groups.group_records import GroupRecords
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.read_only_partitions import PartitionView
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from duralog.cli.voice.times import duration_text
 from duralog.config import TopicConfig
 from duralog.config.byte_sizes import size_text
 from duralog.config.error_text import printable
 from duralog.config.plurals import plural
+from duralog.config.times import duration_text
 from duralog.console.sources.cleaner_metrics import HOW_TO_CHOOSE
 from duralog.console.sources.directory.segment_times import timed_segments
 from duralog.errors import DuralogError

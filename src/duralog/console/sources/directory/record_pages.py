@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from duralog.cli.voice.times import format_time
 from duralog.config.error_text import printable
+from duralog.config.times import format_time
 from duralog.console.facts.records import RecordKind, RecordPage, ShownRecord
 from duralog.console.source import MOST_PAGE_RECORDS
 from duralog.console.sources.directory.batch_steps import Step, steps_before, steps_from

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from duralog.cli.voice.times import duration_text
 from duralog.config import TOPIC_CONFIGS, BrokerConfig, Origin, TopicConfig
 from duralog.config.error_text import describe, printable
+from duralog.config.times import duration_text
 from duralog.console.facts.health import CleanerFacts, CleanerRow
 from duralog.console.facts.overview import Overview, PartitionRow, Sample, SourceKind, TopicFacts, nothing_yet
 from duralog.console.sources.directory.held_note import held_note

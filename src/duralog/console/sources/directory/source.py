@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from duralog.cli.voice.times import duration_text
 from duralog.client.groups import GroupView
 from duralog.config import BrokerConfig
 from duralog.config.error_text import describe, printable
+from duralog.config.times import duration_text
 from duralog.console.facts.health import CleanerFacts, QuarantineEntry
 from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
 from duralog.console.facts.partitions import PartitionFacts, SegmentScan
@@ -38,12 +38,16 @@ from duralog.console.sources.directory.snapshots import (
     dirty_range_of,
     trouble_of,
 )
+from duralog.console.sources.directory.topic_reading import DirectoryTopicReader
 from duralog.console.sources.directory.verify_runs import DirectoryVerification
 from duralog.console.sources.group_lags import LagHistories, group_facts
+from duralog.console.sources.payloads import AUTOMATIC, SourcePayloads
 from duralog.console.sources.refreshing import Refresher
+from duralog.console.sources.topic_search import TopicSearches
 from duralog.errors import DuralogError, StorageError, UnknownTopic
 from duralog.format.filenames import LOG_START_OFFSET_CHECKPOINT, segment_stem
 from duralog.format.topic_partition import TopicPartition
+from duralog.schemas.decode_options import Decode
 from duralog.storage.disk.background import Clock, wall_clock_ms
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.read_only_directory import DirectoryView
@@ -64,7 +68,8 @@ class DirectorySource:
         *,
         config: BrokerConfig | None = None,
         allow_changes: bool = False,
-        metrics: str | None = None,
+        metrics: CleanerMetrics | None = None,
+        decode: Decode = AUTOMATIC,
         refresh_seconds: float = 2.0,
         clock: Clock = wall_clock_ms,
     ) -> None:
@@ -76,9 +81,12 @@ class DirectorySource:
         self._tracking = GroupTracking(self._logs)
         self._lags = LagHistories()
         self._groups: dict[str, GroupView] = {}
-        self._metrics = None if metrics is None else CleanerMetrics(metrics)
+        self._metrics = metrics
         self._scans = SegmentScans()
         self._runs = DirectoryRuns(path, self._logs, clock, allow_changes=allow_changes)
+        reader = DirectoryTopicReader(self._ask, self._logs.stability)
+        self.payloads = SourcePayloads(decode, reader, self.topic, clock)
+        self.topic_searches = TopicSearches(reader, self.payloads)
         self._stepping = threading.Lock()
         self._refresher = Refresher(self.step, refresh_seconds)
         self._overview = self._snapshots.newest.overview
@@ -108,7 +116,7 @@ class DirectorySource:
             notes = [*overview.notes, self._tracking.note, None if self._metrics is None else self._metrics.note]
             self._overview = replace(
                 overview,
-                groups=tuple(map(group_facts, self._groups.values())),
+                groups=tuple(group_facts(view, self._rows_of) for view in self._groups.values()),
                 notes=tuple(note for note in notes if note is not None),
             )
 
@@ -127,7 +135,7 @@ class DirectorySource:
         view = self._groups.get(name)
         if view is None:
             raise UnknownGroup(f"there is no group {printable(name)} in this directory")
-        return self._lags.details(view)
+        return self._lags.details(view, self._rows_of)
 
     def cleaner(self) -> CleanerFacts:
         facts = self._snapshots.newest.cleaner
@@ -258,10 +266,14 @@ class DirectorySource:
     def close(self) -> None:
         self._scans.stop()
         self._refresher.stop()
+        self.topic_searches.close()
         self._runs.close()
         self._snapshots.store.close()
 
     # What they share
+
+    def _rows_of(self, topic: str) -> tuple[PartitionRow, ...]:
+        return self._snapshots.newest.rows.get(topic, ())
 
     def _known(self, topic: str, partition: int) -> TopicPartition:
         """By the newest snapshot. Raises `UnknownTopic`, or `StorageError` where all of the directory has gone."""

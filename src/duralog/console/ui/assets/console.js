@@ -4,6 +4,7 @@
 const duralog = (() => {
   const KEPT = "duralog-theme";
   const CHOICES = ["system", "light", "dark"];
+  const ZONE = "duralog-zone";
   const system = matchMedia("(prefers-color-scheme: dark)");
 
   const choice = () => {
@@ -31,7 +32,7 @@ const duralog = (() => {
   };
 
   const toggleHelp = () => {
-    const help = document.querySelector("dialog.keys");
+    const help = document.querySelector("dialog[data-testid=shortcuts]");
     if (help) help.open ? help.close() : help.showModal();
   };
 
@@ -42,11 +43,12 @@ const duralog = (() => {
     return Boolean(search);
   };
 
-  const PLACES = { o: "/", g: "/groups", h: "/health" };
+  const PLACES = { o: "/", g: "/groups", s: "/subjects", c: "/configs", h: "/health" };
   let waiting = 0;
 
   const onKey = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (document.querySelector("dialog.change[open]")) return;
     const target = event.target;
     if (target instanceof Element && target.closest("input, textarea, select, [contenteditable]")) {
       if (event.key === "Escape") target.blur();
@@ -68,6 +70,15 @@ const duralog = (() => {
     clearTimeout(waiting);
     waiting = 0;
   };
+
+  // The server shows times in the zone of this cookie, and in UTC without one. A page in another zone than the browser's
+  // is asked for again once it is loaded; not if the browser keeps no cookies.
+  const keptZone = () => document.cookie.split("; ").find((part) => part.startsWith(`${ZONE}=`))?.slice(ZONE.length + 1);
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  if ((keptZone() ?? "UTC") !== zone) {
+    document.cookie = `${ZONE}=${zone}; path=/; max-age=31536000; SameSite=Lax`;
+    if (keptZone() === zone) addEventListener("load", () => location.reload(), { once: true });
+  }
 
   apply();
   system.addEventListener("change", apply);

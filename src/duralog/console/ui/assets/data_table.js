@@ -1,5 +1,5 @@
 // A table that the server sorts, searches and pages: only the rows of one page are ever here.
-// A cell is text, or { text, href, title, tone, sub, bar, spark, mono }. Everything is shown as text.
+// A cell is text, or { text, href, act, title, tone, sub, bar, spark, mono }. Everything is shown as text.
 export default {
   template: `
     <div class="data-table">
@@ -28,7 +28,9 @@ export default {
                 <template v-for="cell in [asCell(row.cells[place])]">
                   <svg v-if="cell.spark" class="spark" viewBox="0 0 80 20" preserveAspectRatio="none" aria-hidden="true">
                     <path :d="cell.spark" /></svg>
-                  <a v-if="cell.href" :href="cell.href" :title="cell.title">{{ cell.text }}</a>
+                  <button v-if="cell.act" type="button" class="cell-button" :title="cell.title" :aria-label="cell.act"
+                          @click="$emit('act', row.key)">{{ cell.text }}</button>
+                  <a v-else-if="cell.href" :href="cell.href" :title="cell.title">{{ cell.text }}</a>
                   <span v-else :title="cell.title" :class="cell.tone ? 'tone ' + cell.tone : null">{{ cell.text }}</span>
                   <span v-if="cell.sub" class="sub">{{ cell.sub }}</span>
                   <span v-if="cell.bar !== undefined" class="bar" aria-hidden="true">
@@ -68,7 +70,7 @@ export default {
   },
   computed: {
     range() {
-      const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+      const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
       const first = this.page * this.perPage;
       return `${grouped(first + 1)}–${grouped(Math.min(first + this.perPage, this.total))} of ${grouped(this.total)}`;
     },

@@ -1,5 +1,8 @@
 // The drawing of a partition: made by the server as SVG of numbers only, looked at and walked through here.
 // Focus stays on its segment when a new drawing comes.
+const MOST_TRIES = 5;
+const AGAIN_MS = 1000;
+
 export default {
   template: `
     <div class="picture-box" data-testid="picture" @pointerover="hover" @pointerdown="pointing = true" @focusin="focus"
@@ -9,16 +12,17 @@ export default {
   data: () => ({ pointing: false }),
   mounted() {
     this.draw();
-    this.seen = 0;
-    this.observer = new ResizeObserver(() => this.measure());
+    this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.$el);
   },
   unmounted() {
     this.observer.disconnect();
     clearTimeout(this.resting);
+    clearTimeout(this.again);
   },
   updated() {
     this.draw();
+    this.fit();
   },
   methods: {
     draw() {
@@ -31,12 +35,19 @@ export default {
       this.at(focused)?.focus({ preventScroll: true });
       this.restoring = false;
     },
-    measure() {
+    fit() {
+      // Until the drawing is as wide as its place: the server drops what is sent before a page is known to it.
       const width = Math.floor(this.$el.clientWidth);
-      if (width && Math.abs(width - this.seen) >= 4) {
-        this.seen = width;
-        this.$emit("width", width);
-      }
+      const drawn = this.$el.querySelector("svg")?.viewBox.baseVal.width ?? 0;
+      const fits = Math.abs(width - drawn) < 4;
+      if (fits || width !== this.asked) this.tries = 0;
+      if (fits || !width) return;
+      this.asked = width;
+      this.tries += 1;
+      if (this.tries > MOST_TRIES) return;
+      this.$emit("width", width);
+      clearTimeout(this.again);
+      this.again = setTimeout(() => this.fit(), AGAIN_MS);
     },
     baseOf(target) {
       return target?.closest?.(".segment")?.dataset.baseOffset;

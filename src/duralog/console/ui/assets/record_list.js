@@ -4,17 +4,18 @@ export default {
     <div class="record-list" :class="{ busy, following }" ref="box">
       <button v-if="following && paused" type="button" class="button resume" data-testid="resume"
               @click="resume">{{ paused }}</button>
-      <table v-if="rows.length" data-testid="records" :aria-label="label" :aria-busy="busy">
+      <table v-if="rows.length" :class="{ merged: rows[0].partition }" data-testid="records" :aria-label="label" :aria-busy="busy">
         <thead><tr>
           <th scope="col" class="number" :aria-sort="descending ? 'descending' : 'ascending'"
-            :title="descending ? 'Newest first' : 'Oldest first'">Offset {{ descending ? "↓" : "↑" }}</th><th scope="col">Time</th><th scope="col">Key</th>
+            :title="descending ? 'Newest first' : 'Oldest first'">{{ rows[0].partition ? "Partition : offset" : "Offset" }} {{ descending ? "↓" : "↑" }}</th>
+          <th scope="col" :title="zone">{{ timeHead }}</th><th scope="col">Key</th>
           <th scope="col">Value</th><th scope="col" class="number size">Size</th>
         </tr></thead>
         <tbody @click="click" @keydown="rowKey" @focusin="remember">
-          <tr v-for="row in rows" :key="row.offset" data-testid="record" :data-offset="row.offset" :tabindex="row.offset === stop ? 0 : -1"
-              :class="{ opened: row.offset === opened, here: row.offset === here, [row.kind]: true }"
-              :aria-current="row.offset === opened ? 'true' : null">
-            <th scope="row" class="number offset">{{ row.offsetText }}</th>
+          <tr v-for="row in rows" :key="row.id" data-testid="record" :data-id="row.id" :data-offset="row.offset" :tabindex="row.id === stop ? 0 : -1"
+              :class="{ opened: row.id === opened, here: row.id === here, [row.kind]: true }"
+              :aria-current="row.id === opened ? 'true' : null">
+            <th scope="row" class="number offset"><span v-if="row.partition" class="partition">{{ row.partition }} :</span> {{ row.offsetText }}</th>
             <td class="time" :title="row.exact">{{ row.time }}</td>
             <td class="key" :class="row.keyForm" data-testid="record-key">{{ row.key }}</td>
             <td class="value" data-testid="record-value">
@@ -25,7 +26,9 @@ export default {
           </tr>
         </tbody>
       </table>
-      <div v-else-if="!busy" class="empty" data-testid="empty" role="status"><p>{{ empty }}</p></div>
+      <div v-else-if="busy" class="skeleton" data-testid="loading" role="status"><p>{{ waiting || "Reading records …" }}</p>
+        <i v-for="line in 8" :key="line" aria-hidden="true"></i></div>
+      <div v-else class="empty" data-testid="empty" role="status"><p>{{ empty }}</p></div>
     </div>`,
   props: {
     rows: Array,
@@ -36,13 +39,18 @@ export default {
     descending: Boolean,
     label: String,
     empty: String,
+    waiting: String,
+    zone: String,
   },
   emits: ["open", "newer", "older", "follow", "scrolled", "place"],
   data: () => ({ here: null }),
   computed: {
+    timeHead() {
+      return this.zone ? `Time (${this.zone.split("/").pop().replaceAll("_", " ")})` : "Time";
+    },
     // The one row that the Tab key stops at.
     stop() {
-      return this.here ?? this.opened ?? this.rows[0]?.offset;
+      return this.here ?? this.opened ?? this.rows[0]?.id;
     },
   },
   mounted() {
@@ -61,26 +69,26 @@ export default {
     removeEventListener("scrollend", this.onScroll);
   },
   updated() {
-    if (this.here !== null && !this.rows.some((row) => row.offset === this.here)) this.here = null;
+    if (this.here !== null && !this.rows.some((row) => row.id === this.here)) this.here = null;
   },
   methods: {
-    row(offset) {
-      return this.$refs.box.querySelector(`tr[data-offset="${offset}"]`);
+    row(id) {
+      return this.$refs.box.querySelector(`tr[data-id="${id}"]`);
     },
     remember(event) {
-      this.here = event.target.closest("tr")?.dataset.offset ?? this.here;
+      this.here = event.target.closest("tr")?.dataset.id ?? this.here;
     },
     click(event) {
       // Text can be selected with the mouse without opening its record.
       if (String(getSelection())) return;
-      const offset = event.target.closest("tr")?.dataset.offset;
-      if (offset === undefined) return;
-      this.here = offset;
-      this.$emit("open", offset);
+      const id = event.target.closest("tr")?.dataset.id;
+      if (id === undefined) return;
+      this.here = id;
+      this.$emit("open", id);
     },
     rowKey(event) {
       if (event.key !== "Enter" || event.target.tagName !== "TR") return;
-      this.$emit("open", event.target.dataset.offset);
+      this.$emit("open", event.target.dataset.id);
       event.preventDefault();
       event.stopPropagation();
     },
@@ -102,9 +110,9 @@ export default {
     },
     step(by) {
       if (!this.rows.length) return;
-      const at = this.rows.findIndex((row) => row.offset === (this.here ?? this.opened));
+      const at = this.rows.findIndex((row) => row.id === (this.here ?? this.opened));
       const next = at < 0 ? (by > 0 ? 0 : this.rows.length - 1) : Math.max(0, Math.min(at + by, this.rows.length - 1));
-      this.here = this.rows[next].offset;
+      this.here = this.rows[next].id;
       this.row(this.here)?.focus({ preventScroll: true });
       this.row(this.here)?.scrollIntoView({ block: "nearest" });
       if (this.opened && this.opened !== this.here) this.$emit("open", this.here);

@@ -3,10 +3,12 @@ export default {
   template: `
     <aside v-if="record" class="record-panel" data-testid="record-details" aria-label="Record">
       <header>
-        <h2>Offset {{ record.offsetText }}</h2>
+        <h2>{{ record.place ? "Partition " + record.partition + ", offset" : "Offset" }} {{ record.offsetText }}</h2>
         <span v-if="record.tag" class="tag" :class="record.kind">{{ record.tag }}</span>
         <span class="room"></span>
         <button type="button" class="quiet-button" @click="copy('link', location())">{{ said('link', 'Copy link') }}</button>
+        <button v-if="canResend && record.kind !== 'marker'" type="button" class="quiet-button" data-testid="resend" aria-haspopup="dialog"
+                @click="$emit('resend')">Send again …</button>
         <button type="button" class="quiet-button close" data-testid="close-record" aria-label="Close (Esc)"
                 @click="$emit('close')">✕</button>
       </header>
@@ -23,6 +25,9 @@ export default {
                   @click="copy(part.name, part.copy)">{{ said(part.name, 'Copy') }}</button>
           <a v-if="part.find" class="quiet-button" :href="part.find">Find</a>
         </div>
+        <p v-if="part.schema" class="schema-line" :data-testid="'schema-' + part.name"><span class="quiet">Schema</span>
+          <a v-if="part.schemaPath" :href="part.schemaPath">{{ part.schema }}</a><span v-else>{{ part.schema }}</span></p>
+        <p v-if="part.reason" class="tone warn" :data-testid="'reason-' + part.name">{{ part.reason }}</p>
         <pre :class="[part.form, part.name]" :data-testid="'full-' + part.name" tabindex="0"><template
           v-for="token in part.tokens"><span v-if="token[0] !== 'plain'" :class="'json-' + token[0]">{{ token[1] }}</span
           ><template v-else>{{ token[1] }}</template></template></pre>
@@ -38,8 +43,8 @@ export default {
         </tbody></table>
       </section>
     </aside>`,
-  props: { record: Object },
-  emits: ["close", "form", "more"],
+  props: { record: Object, canResend: Boolean },
+  emits: ["close", "form", "more", "resend"],
   data: () => ({ copied: null }),
   methods: {
     said(what, label) {

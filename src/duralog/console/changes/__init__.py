@@ -1,0 +1,1 @@
+"""What the console can change, each change with the command that does the same. Only `changer` opens anything."""

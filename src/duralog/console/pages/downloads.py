@@ -1,0 +1,195 @@
+"""`/download/{topic}?where=...&as=csv`: all records that match, as a file that is written while it is sent.
+
+The query is that of the page of records. `run` is a name that the page gives it, to show how far it is and to stop it.
+A download that fails or is stopped ends without the end of its response, so that the browser does not take it for
+whole.
+
+It is served beside the toolkit, whose middleware would compress it on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from duralog.cli.voice.options import now_ms
+from duralog.config.error_text import describe_any, printable
+from duralog.console.drawing.record_place import NotAPlace
+from duralog.console.drawing.topic_place import topic_place_of
+from duralog.console.facts.runs import RunState
+from duralog.console.facts.topic_records import MatchProgress, WantedRecords
+from duralog.console.source import Busy, DownloadFile, Source
+from duralog.console.sources.record_files import FILES
+from duralog.console.viewers import viewer_of
+from duralog.errors import DuralogError, UnknownTopic
+from duralog.filters.conditions import FilterError
+
+PATH = "/download/{topic}"
+DECODED = "decoded"
+"""In the query, with any value: keys and values are decoded by their schemas."""
+_MOST_KNOWN = 100
+_RUN = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 100
+_CUT_OFF = "ASGI callable returned without completing response."
+
+_logger = logging.getLogger(__name__)
+_workers = ThreadPoolExecutor(8, thread_name_prefix="duralog-console-download")
+
+
+class Download:
+    """One, and how far it is. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._progress = MatchProgress()
+        self._stopping = threading.Event()
+
+    def progress(self) -> MatchProgress:
+        return self._progress
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def pieces(self, source: Source, wanted: WantedRecords, file: DownloadFile) -> Iterator[bytes]:
+        """The file, piece by piece. Reads: not for the event loop."""
+        try:
+            for records in source.topic_searches.matching(wanted, self._report, self._stopping.is_set):
+                if piece := file.feed(records):
+                    yield piece
+            yield file.finish()
+            self._progress = replace(self._progress, state=RunState.DONE)
+        except GeneratorExit:
+            self._progress = replace(self._progress, state=RunState.STOPPED)
+            raise
+        except Exception as error:
+            state = RunState.STOPPED if self._stopping.is_set() else RunState.FAILED
+            self._progress = replace(self._progress, state=state, error=printable(describe_any(error)))
+            raise
+
+    def _report(self, progress: MatchProgress) -> None:
+        self._progress = progress
+
+
+_known: dict[str, Download] = {}
+
+
+def download_of(run: str) -> Download | None:
+    """The one that a page has named so, if it was asked for."""
+    return _known.get(run)
+
+
+class DownloadApplication:
+    """An ASGI application, served at `PATH`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        # A download that is cut off on purpose is not an error of the server.
+        logging.getLogger("uvicorn.error").addFilter(lambda record: record.getMessage() != _CUT_OFF)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method != "GET":
+            await _answer(405, "a download is a GET request", scope, receive, send)
+            return
+        topic, extension = request.path_params["topic"], request.query_params.get("as", "")
+        try:
+            if extension not in FILES:
+                raise NotAPlace(f"“{extension[:40]}” is not a format: give as={', '.join(FILES)}")
+            existing = [row.partition for row in self._source.topic(topic)]
+            wanted = topic_place_of(dict(request.query_params)).wanted(topic, existing, now_ms=now_ms())
+        except UnknownTopic as error:
+            await _answer(404, str(error), scope, receive, send)
+            return
+        except (NotAPlace, FilterError) as error:
+            await _answer(400, str(error), scope, receive, send)
+            return
+        except DuralogError as error:
+            await _answer(503, str(error), scope, receive, send)
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            if request.query_params.get(DECODED):
+                file: DownloadFile = await loop.run_in_executor(
+                    _workers, self._source.payloads.decoded_file, topic, extension
+                )
+            else:
+                file = FILES[extension]()
+        except (DuralogError, OSError) as error:
+            await _answer(503, describe_any(error), scope, receive, send)
+            return
+        download = _remembered(request.query_params.get("run", ""))
+        pieces = download.pieces(self._source, wanted, file)
+        try:
+            first = await loop.run_in_executor(_workers, next, pieces, None)
+        except (DuralogError, OSError) as error:
+            await _answer(503 if isinstance(error, Busy) else 500, describe_any(error), scope, receive, send)
+            return
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [
+                    (b"content-type", file.media_type.encode()),
+                    (b"content-disposition", f'attachment; filename="{file_name(topic, extension)}"'.encode()),
+                    (b"cache-control", b"no-store"),
+                ],
+            }
+        )
+        await _sent(pieces, first, download, scope, receive, send)
+
+
+async def _sent(
+    pieces: Iterator[bytes], piece: bytes | None, download: Download, scope: Scope, receive: Receive, send: Send
+) -> None:
+    loop = asyncio.get_running_loop()
+    leaving = asyncio.ensure_future(_left(receive))
+    viewer = viewer_of(scope)
+    try:
+        while piece is not None and not leaving.done():
+            if viewer is not None and not viewer.is_valid():
+                download.stop()
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            piece = await loop.run_in_executor(_workers, next, pieces, None)
+        if not leaving.done():
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except (DuralogError, OSError) as error:
+        if download.progress().state is RunState.FAILED:
+            _logger.warning("a download failed: %s", printable(describe_any(error)))
+    finally:
+        leaving.cancel()
+        await loop.run_in_executor(_workers, pieces.close)  # type: ignore[attr-defined]
+
+
+async def _left(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _answer(status: int, sentence: str, scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(f"{printable(sentence)}\n", status)(scope, receive, send)
+
+
+def file_name(topic: str, extension: str) -> str:
+    """Safe on every system, whatever the topic is called."""
+    stem = _UNSAFE.sub("_", topic)[:_LONGEST_NAME].strip("._-") or "topic"
+    return f"{stem}-records.{extension}"
+
+
+def _remembered(run: str) -> Download:
+    download = Download()
+    if _RUN.fullmatch(run):
+        _known.pop(run, None)
+        while len(_known) >= _MOST_KNOWN:
+            del _known[next(iter(_known))]
+        _known[run] = download
+    return download

@@ -1,0 +1,1 @@
+"""Subjects of a schema registry: `/subjects`, and one of them with its versions and their differences."""
