@@ -33,6 +33,16 @@ def of_many_partitions(partitions: int) -> Path:
     return directory
 
 
+def of_copies(segment: data.Segment) -> Path:
+    """The directories of three nodes, each with a copy of the partition that has the segment. They are only read."""
+    return _made("make_cluster", "copies", segment.path.parent.name, str(of_segments(segment)))
+
+
+def of_many_copies(partitions: int) -> Path:
+    """The directories of three nodes with the same small partitions. They are only read."""
+    return _made("make_cluster", "many", f"cluster-{partitions}", str(partitions), str(SEGMENTS_EACH))
+
+
 def for_the_console(partitions: int) -> Path:
     """A cleanly closed directory with many topics and groups. It is only read."""
     return _made("console_store", "many", f"console-{partitions}", str(partitions), str(SEGMENTS_EACH))
@@ -43,9 +53,19 @@ def of_week(records: int) -> Path:
     return _made("make_events", "week", f"{records}", str(records), str(PARTITIONS_OF_WEEK))
 
 
+def of_orders(records: int) -> Path:
+    """A cleanly closed directory with Avro values of ten fields in four partitions, and their schema."""
+    return _made("make_events", "orders", f"{records}", str(records), str(PARTITIONS_OF_WEEK))
+
+
 def of_keyed(records: int, partitions: int) -> Path:
     """A cleanly closed directory with a compacted topic that has not been compacted yet."""
     return _made("make_events", "keyed", f"{records}", str(records), str(partitions))
+
+
+def of_changes(records: int, partitions: int) -> Path:
+    """A cleanly closed directory with Debezium's change events of a table."""
+    return _made("make_changes", "changes", f"{records}", str(records), str(partitions))
 
 
 def _made(worker: str, kind: str, name: str, *arguments: str) -> Path:

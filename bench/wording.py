@@ -41,7 +41,9 @@ def ratio(value: float, other: str, *, is_rate: bool) -> str:
 def target(one: Target, *, is_rate: bool) -> str:
     if one.than is None:
         return f"{'≥' if is_rate else '≤'} {number(one.bound)}"
-    return f"≥ {ratio(one.bound, mode(one.than), is_rate=is_rate)}"
+    # A bound below 1 of what should be little is a limit of how much more it may be.
+    sign = "≥" if is_rate or one.bound >= 1 else "≤"
+    return f"{sign} {ratio(one.bound, mode(one.than), is_rate=is_rate)}"
 
 
 def reached(verdict: Verdict, measured: Measured) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from bench.job import Job
 from bench.jobs import (
+    acls,
     append,
+    avro,
     broker,
+    cluster,
     compaction,
     console,
     decode,
@@ -14,6 +17,7 @@ from bench.jobs import (
     limits,
     map_fill,
     recovery,
+    restore,
     scan,
     spark,
     startup,
@@ -30,14 +34,18 @@ JOBS: dict[str, Job] = {
         *decode.COMPRESSED,
         *dump.JOBS,
         *encode.JOBS,
+        *avro.JOBS,
         *append.JOBS,
         *store_read.JOBS,
         recovery.JOB,
+        restore.JOB,
         *map_fill.JOBS,
         *compaction.JOBS,
         store_open.JOB,
+        *cluster.JOBS,
         *spark.JOBS,
         *broker.JOBS,
+        acls.JOB,
         console.JOB,
         startup.JOB,
     )

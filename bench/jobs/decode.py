@@ -53,13 +53,15 @@ JOB = _job(
     "with all columns, reading from the page cache included. The clients: their record readers (`MemoryRecords`, "
     "`validate_crc`) over bytes already in memory, with the offset, timestamp, key, value and headers of each record "
     "read and dropped, on the first 100 MB (aiokafka, its compiled extension) and 10 MB (kafka-python, with the "
-    "compiled `crc32c`). The targets are against these. `aiokafka, no field read` makes the records and reads no field "
-    "of them; `aiokafka, to Arrow` ends with the same Arrow batches as duralog.",
+    "compiled `crc32c`). The targets are against these. `duralog, bytes in memory` decodes the bytes aiokafka has, "
+    "without reading a file. `aiokafka, no field read` makes the records and reads no field of them; `aiokafka, to "
+    "Arrow` ends with the same Arrow batches as duralog.",
     (
         Target("duralog", 15.0),
         Target("duralog", 8.0, than="aiokafka"),
         Target("duralog", 100.0, than="kafka-python"),
     ),
+    Contender("duralog, bytes in memory", _decode("duralog_in_memory", "none", _AIOKAFKA_BYTES)),
     Contender("aiokafka, no field read", _decode("aiokafka_untouched", "none", _AIOKAFKA_BYTES), is_peer=True),
     Contender("aiokafka, to Arrow", _decode("aiokafka_to_arrow", "none", _AIOKAFKA_BYTES), is_peer=True),
 )

@@ -6,11 +6,27 @@ import sys
 from collections.abc import Callable
 
 from bench import store_data
-from bench.job import MEGABYTES, MILLION_RECORDS, PERCENT_OF_BYTES, SECONDS, Contender, Job, Run, Setting, Target
+from bench.job import (
+    MEGABYTES,
+    MILLION_RECORDS,
+    PEAK_MEGABYTES,
+    PERCENT_OF_BYTES,
+    SECONDS,
+    Contender,
+    Job,
+    Run,
+    Setting,
+    Target,
+)
+from bench.workers.passes import WARM_UP
 
 _BOTH_CORES = "local[2]"
 _WEEK_FOR_RECORDS = 11 / 9
 """11 million events, 2 GB, where a segment of the other jobs has 9 million records."""
+_ORDERS_FOR_RECORDS = 10 / 9
+_CHANGES_FOR_RECORDS = 5 / 9
+"""5 million changes."""
+_CHANGED_PARTITIONS = 2
 _COMPACTED_PARTITIONS = 8
 _COMPACTED_FOR_RECORDS = 2
 """18 million events, 3.3 GB, or a compaction on two cores would be over in a second."""
@@ -18,6 +34,7 @@ _PLANNED_SEGMENTS = 100_000
 _FIRST_QUERY_RECORDS = 100_000
 _STREAMED_RECORDS = 2_000_000
 _WARM_UP_BATCHES = 5
+_COMMITTED_PARTITIONS = 2000
 _CONNECTOR = "Spark's Kafka connector"
 
 
@@ -28,6 +45,37 @@ def _on_week(work: str, reader: str, *, master: str = _BOTH_CORES, passes: int =
             # The broker makes it its own. duralog only reads.
             directory = store_data.copied(directory, setting.scratch / "log")
         return _run(work, reader, master, str(directory), setting, passes)
+
+    return prepare
+
+
+def _scanned(work: str) -> Callable[[Setting], Run]:
+    """The events of a week without Spark."""
+
+    def prepare(setting: Setting) -> Run:
+        directory = store_data.of_week(round(setting.records * _WEEK_FOR_RECORDS))
+        command = [sys.executable, "-m", "bench.workers.scan_table", work, str(directory), store_data.TOPIC]
+        return Run(command=[*command, str(setting.passes)], warm_up=WARM_UP)
+
+    return prepare
+
+
+def _on_orders(work: str, reader: str) -> Callable[[Setting], Run]:
+    def prepare(setting: Setting) -> Run:
+        directory = store_data.of_orders(round(setting.records * _ORDERS_FOR_RECORDS))
+        if reader == "kafka":
+            directory = store_data.copied(directory, setting.scratch / "log")
+        return _run(work, reader, _BOTH_CORES, str(directory), setting, 2)
+
+    return prepare
+
+
+def _on_changes(share: float, passes: int) -> Callable[[Setting], Run]:
+    """Change events, this many times the records of a segment."""
+
+    def prepare(setting: Setting) -> Run:
+        directory = store_data.of_changes(round(setting.records * share), _CHANGED_PARTITIONS)
+        return _run("debezium", "duralog", _BOTH_CORES, str(directory), setting, passes)
 
     return prepare
 
@@ -69,6 +117,11 @@ def _plan_hour(setting: Setting) -> Run:
     return Run(command=[sys.executable, "-m", "bench.workers.spark_plan", "hour", str(directory), "1"])
 
 
+def _commit(setting: Setting) -> Run:
+    arguments = [str(setting.scratch / "log"), str(_COMMITTED_PARTITIONS), "5"]
+    return Run(command=[sys.executable, "-m", "bench.workers.spark_commit", *arguments], warm_up=1)
+
+
 _WEEK = (
     "The events of a week, 11 million in a full run (2 GB, four partitions, uncompressed), on Spark with both cores "
     "(`local[2]`), from the page cache. duralog reads the files. The connector reads from an Apache Kafka broker that "
@@ -94,6 +147,22 @@ JOBS = (
             Target("duralog", 3.0, than=_CONNECTOR),
             Target("duralog, two columns", 4.0, than=_CONNECTOR),
         ),
+        rounds=2,
+    ),
+    Job(
+        name="scan-duckdb",
+        title="DuckDB over a scan: aggregate over all rows",
+        unit=MILLION_RECORDS,
+        about="The query of `spark-read` on the same events: count, sum of the lengths of the values, newest time. "
+        "duralog: `duralog.scan(...).to_duckdb()`, on both cores, no Spark and no broker. *two columns*: the scan has "
+        "the columns `value` and `timestamp` alone, since DuckDB does not tell a stream what a query needs.",
+        contenders=(
+            Contender("duralog", _scanned("duckdb")),
+            Contender("duralog, two columns", _scanned("duckdb_two_columns")),
+            Contender(_CONNECTOR, _on_week("aggregate", "kafka"), is_peer=True),
+        ),
+        compare_with=_CONNECTOR,
+        targets=(Target("duralog", 8.0, than=_CONNECTOR), Target("duralog, two columns", 8.0, than=_CONNECTOR)),
         rounds=2,
     ),
     Job(
@@ -148,6 +217,50 @@ JOBS = (
         rounds=2,
     ),
     Job(
+        name="spark-avro",
+        title="Spark: aggregate over two fields of Avro values",
+        unit=MILLION_RECORDS,
+        about="10 million orders in a full run, Avro values of ten fields and about 90 bytes with the ids of a schema "
+        "registry, in four partitions, uncompressed. `count(value)`, `sum(value.quantity)` and `max(value.price)`, on "
+        "both cores (`local[2]`), from the page cache. duralog decodes the two fields (`value.format`, `columns`) by "
+        "the schema in `_schemas`. Spark: `from_avro` of its own library on what its Kafka connector reads, the first "
+        "five bytes cut off by `substring`, the schema given as text; Spark hands it only the two fields, too. Session "
+        "and broker are warm. CPU and memory are those of all processes together.",
+        contenders=(
+            Contender("duralog", _on_orders("avro_fields", "duralog")),
+            Contender(_CONNECTOR, _on_orders("avro_fields", "kafka"), is_peer=True),
+        ),
+        compare_with=_CONNECTOR,
+        targets=(Target("duralog", 2.0, than=_CONNECTOR),),
+        rounds=2,
+    ),
+    Job(
+        name="spark-debezium",
+        title="Spark: Debezium's changes to a Delta table",
+        unit=MILLION_RECORDS,
+        about="`job snapshot --unwrap debezium`, a full one, to Delta: 5 million changes in a full run, of a table "
+        "with 400,000 rows. They are JSON of about 420 bytes without schemas, in two partitions; one in fifty "
+        "is a delete, followed by a tombstone. On both cores (`local[2]`), from the page cache; the session is warm. "
+        "Keys are read first; only the last event of each key is decoded.",
+        contenders=(Contender("duralog", _on_changes(_CHANGES_FOR_RECORDS, 2)),),
+        targets=(Target("duralog", 1.0),),
+        rounds=2,
+    ),
+    Job(
+        name="spark-debezium-memory",
+        title="Spark: memory of a table of 1 and of 20 million changes",
+        unit=PEAK_MEGABYTES,
+        about="The work of `spark-debezium` on 1 and on 20 million changes of the same 400,000 rows: all processes "
+        "together, the JVM included. What a snapshot needs depends on the keys, not on the changes.",
+        contenders=(
+            Contender("duralog, 1 M changes", _on_changes(_CHANGES_FOR_RECORDS / 5, 1)),
+            Contender("duralog, 20 M changes", _on_changes(_CHANGES_FOR_RECORDS * 4, 1)),
+        ),
+        compare_with="duralog, 1 M changes",
+        targets=(Target("duralog, 20 M changes", 0.8, than="duralog, 1 M changes"),),
+        rounds=1,
+    ),
+    Job(
         name="spark-parquet",
         title="Spark: all rows to Parquet",
         unit=MILLION_RECORDS,
@@ -200,6 +313,20 @@ JOBS = (
         ),
         compare_with=_CONNECTOR,
         targets=(Target("duralog", 1.0),),
+        rounds=2,
+    ),
+    Job(
+        name="spark-commit",
+        title="Spark: commit ten rows into a directory of 2,000 partitions",
+        unit=SECONDS,
+        about=(
+            "The driver's part of a small write: ten rows for ten partitions are staged, and the clock runs from there "
+            f"until they are appended, synced, and the directory of {_COMMITTED_PARTITIONS:,} partitions is closed "
+            "cleanly. Only the ten partitions are loaded. CPU seconds say more than the time, which is that of the "
+            "disk's syncs."
+        ),
+        contenders=(Contender("duralog", _commit),),
+        targets=(Target("duralog", 0.3),),
         rounds=2,
     ),
     Job(

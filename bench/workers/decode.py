@@ -29,6 +29,22 @@ def duralog(file: str, size_bytes: int) -> Callable[[], int]:
     return work
 
 
+def duralog_in_memory(file: str, size_bytes: int) -> Callable[[], int]:
+    """Of bytes that are in memory already, as those of the clients are."""
+    import pyarrow as pa
+
+    from duralog.columnar.pieces import MemorySource, read_pieces
+
+    pa.set_cpu_count(1)
+    source = MemorySource(_first_bytes(file, size_bytes))
+
+    def work() -> int:
+        pieces = read_pieces(source, check_crc=True)
+        return sum(batch.num_rows for piece in pieces for batch in piece.to_arrow(topic="orders", partition=0))
+
+    return work
+
+
 def aiokafka(file: str, size_bytes: int) -> Callable[[], int]:
     from aiokafka.record.memory_records import MemoryRecords
 
@@ -124,7 +140,8 @@ def _first_bytes(file: str, size_bytes: int) -> bytes:
 
 
 READERS = {
-    reader.__name__: reader for reader in (duralog, aiokafka, aiokafka_untouched, aiokafka_to_arrow, kafka_python)
+    reader.__name__: reader
+    for reader in (duralog, duralog_in_memory, aiokafka, aiokafka_untouched, aiokafka_to_arrow, kafka_python)
 }
 
 if __name__ == "__main__":

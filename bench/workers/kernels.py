@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import sys
 
-import duralog.kernels
+from duralog.kernels.compilation import catalog
 from duralog.kernels.compile import Kernel
 
 COMPACTION = {"key_digests", "key_walk", "offset_map", "rebuild", "transcribe"}
@@ -25,16 +23,10 @@ def kernels_of(part: str) -> list[Kernel]:
 
 
 def _by_module() -> dict[str, list[Kernel]]:
-    modules = [found.name for found in pkgutil.iter_modules(duralog.kernels.__path__)]
-    assert set(modules) >= COMPACTION
     found: dict[str, list[Kernel]] = {}
-    for name in modules:
-        module = importlib.import_module(f"{duralog.kernels.__name__}.{name}")
-        found[name] = [
-            thing
-            for thing in vars(module).values()
-            if isinstance(thing, Kernel) and thing.function.__module__ == module.__name__
-        ]
+    for kernel in catalog.all_kernels().values():
+        found.setdefault(kernel.function.__module__.rpartition(".")[2], []).append(kernel)
+    assert set(found) >= COMPACTION
     return found
 
 

@@ -6,6 +6,7 @@ directory. The session and the broker are warm when a pass begins: one pass more
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from bench.store_data import TOPIC, copied
+from bench.workers.avro import schema
 from bench.workers.passes import tell
 from bench.workers.process_tree import Stopwatch, cpu_seconds, peak_bytes
 from duralog.spark import jobs
@@ -96,6 +98,19 @@ def aggregate_offsets(bench: Bench) -> int:
     return _checked(row)
 
 
+def avro_fields(bench: Bench) -> int:
+    """Of two fields of an Avro value. `substring` takes magic byte and id off, as a user of `from_avro` must."""
+    if bench.options["format"] == "duralog":
+        frame = bench.read(**{"value.format": "avro", "columns": "value.quantity_4,value.price_5"})
+    else:
+        from pyspark.sql.avro.functions import from_avro
+
+        payload = f.expr("substring(value, 6, length(value) - 5)")
+        frame = bench.read().select(from_avro(payload, json.dumps(schema(10))).alias("value"))
+    row = frame.agg(f.count("value"), f.sum("value.quantity_4"), f.max("value.price_5")).first()
+    return _checked(row)
+
+
 def parquet(bench: Bench) -> int:
     target = bench.new_folder("parquet")
     bench.read().write.option("compression", "zstd").parquet(target)
@@ -106,6 +121,16 @@ def export(bench: Bench) -> int:
     target = bench.new_folder("export")
     jobs.export(bench.spark, str(bench.directory), target, topics=[TOPIC])
     return _rows_of(target)
+
+
+def debezium(bench: Bench) -> int:
+    """A full snapshot of change events, to Delta. The amount is the records of the log."""
+    target = bench.new_folder("debezium")
+    report = jobs.snapshot(bench.spark, str(bench.directory), target, topics=[TOPIC], format="delta", unwrap="debezium")
+    [table] = report.tables
+    if not table.live_keys or table.bad_records:
+        raise SystemExit(f"{table.live_keys} rows, {table.bad_records} of them bad")
+    return table.records_read
 
 
 def write(bench: Bench) -> int:
@@ -139,10 +164,12 @@ WORKS: dict[str, Callable[[Bench], int]] = {
         aggregate,
         aggregate_values,
         aggregate_offsets,
+        avro_fields,
         first_query,
         micro_batches,
         parquet,
         export,
+        debezium,
         write,
         compact,
     )

@@ -11,6 +11,7 @@ import sys
 from bench.store_data import TOPIC
 from bench.workers.make_events import FIRST_TIME_MS, WEEK_MS
 from bench.workers.process_tree import Stopwatch
+from duralog.scanning.planning import Plan
 from duralog.spark import explain
 
 HOUR_MS = 3_600_000
@@ -24,6 +25,7 @@ def main(what: str, directory: str, passes: int) -> None:
     for _ in range(passes):
         with Stopwatch() as watch:
             plan = explain(directory, options)
+            assert isinstance(plan, Plan), "one directory is not a cluster"
             watch.amount = plan.planned_bytes / plan.total_bytes if what == "hour" else plan.segments_planned
 
 
