@@ -14,12 +14,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from bench.workers.console_process import RunningConsole
-from docs.screenshot_store import TOPIC_OF_EVENTS, TOPIC_OF_STATE, kept_growing, make
+from docs.screenshot_store import GROUP, TOPIC_OF_EVENTS, TOPIC_OF_STATE, kept_growing, make
 
 IMAGES = Path(__file__).with_name("images")
 SCREEN = (1280, 800)
@@ -38,21 +39,20 @@ class Shot:
     """The marker of the page that must be there."""
     scheme: str = "light"
     size: tuple[int, int] = SCREEN
-    settled: str = "() => true"
-    """What must be true in the page before the picture is taken."""
+    clicks: tuple[str, ...] = ()
+    """What is clicked first, by its marker."""
 
 
 def shots() -> Iterator[Shot]:
     partition = f"/topic/{TOPIC_OF_STATE}/0"
     yield Shot("partition", partition, "page-partition")
-    yield Shot("partition-dark", partition, "page-partition", scheme="dark")
-    yield Shot("records", f"/topic/{TOPIC_OF_EVENTS}/0/records", "page-records")
-    yield Shot("records-dark", f"/topic/{TOPIC_OF_EVENTS}/0/records", "page-records", scheme="dark")
+    condition = quote('$.city = Oslo and $.items[*].item = "tea"')
+    yield Shot(
+        "records", f"/topic/{TOPIC_OF_EVENTS}/records?where={condition}", "page-topic-records", clicks=("record",)
+    )
     yield Shot("compaction", f"{partition}/compaction", "page-compaction")
-    yield Shot("compaction-dark", f"{partition}/compaction", "page-compaction", scheme="dark")
     yield Shot("health", "/health", "page-health")
-    yield Shot("groups", "/groups", "page-groups")
-    yield Shot("phone-partition", partition, "page-partition", scheme="dark", size=PHONE)
+    yield Shot("change", f"/groups/{GROUP}", "page-group", clicks=("reset-group", "change-next"))
     # Last: their charts have something to show by then.
     yield Shot("overview", "/", "page-overview")
     yield Shot("overview-dark", "/", "page-overview", scheme="dark")
@@ -69,7 +69,8 @@ def take(browser: Browser, address: str, shot: Shot) -> bytes:
         page.goto(address + shot.path)
         page.get_by_test_id(shot.page).wait_for()
         page.wait_for_function("() => window.did_handshake === true")
-        page.wait_for_function(shot.settled)
+        for marker in shot.clicks:
+            page.get_by_test_id(marker).first.click()
         # Charts draw themselves in animation frames, and what a page reads comes a moment after it.
         page.wait_for_timeout(1500)
         return page.screenshot()
@@ -98,8 +99,8 @@ def main() -> int:
         make(directory)
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         with (
-            kept_growing(directory),
-            RunningConsole("data", folder=Path(folder)) as console,
+            kept_growing(directory) as broker,
+            RunningConsole(broker, "--data", "data", allow_changes=True, folder=Path(folder)) as console,
             sync_playwright() as playwright,
         ):
             browser = playwright.chromium.launch(executable_path=chromium, args=arguments)

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parent
 PAGE = DOCS / "architecture.md"
 BEGIN, END = "<!-- Made by render_imports.py. -->\n", "<!-- End of what render_imports.py made. -->"
 ROOT = "duralog"
-ROOMS = ("storage", "broker", "spark", "console", "cli")
+ROOMS = ("storage", "broker", "spark", "operations", "console", "cli")
 """The packages with a picture of what is in them."""
 NOT_DRAWN = ("duralog.storage", "duralog.notebook")
 """`_repr_html_` of what is in a store imports its table when a notebook calls it."""

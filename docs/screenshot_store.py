@@ -33,6 +33,7 @@ _OTHER_TOPICS = {
 """Partitions, codec and records of each partition."""
 _GROWING = {"page-views": 40, "search-queries": 18, "payments": 6}
 """Records that come in at a time."""
+GROUP = "search-index"
 _LAGS = {"billing": 0, "fraud-check": 37, "search-index": 1_840, "data-lake": 12_400}
 
 
@@ -130,26 +131,26 @@ def _commit(directory: Path) -> None:
 
 
 @contextmanager
-def kept_growing(directory: Path) -> Iterator[None]:
-    """Somebody writes to the directory for the time of the block, now more and now less."""
+def kept_growing(directory: Path) -> Iterator[str]:
+    """A broker on the directory, whose topics grow for the time of the block, now faster and now slower."""
     leave = threading.Event()
     chance = random.Random(9)
 
-    def write() -> None:
-        with duralog.open(directory, _CONFIG) as store:
-            tick = 0
-            while not leave.wait(0.25):
-                tick += 1
-                for topic, count in _GROWING.items():
-                    now_ms = time.time_ns() // 1_000_000
-                    size = round(count * (1 + 0.5 * math.sin(tick / 25)) + chance.randrange(count // 3))
-                    log = store.partition(topic, tick % len(store.partitions(topic)))
-                    log.append([_event(chance, topic, now_ms) for _ in range(size)], codec=_OTHER_TOPICS[topic][1])
+    def write(store: duralog.Store) -> None:
+        tick = 0
+        while not leave.wait(0.25):
+            tick += 1
+            for topic, count in _GROWING.items():
+                now_ms = time.time_ns() // 1_000_000
+                size = round(count * (1 + 0.5 * math.sin(tick / 25)) + chance.randrange(count // 3))
+                log = store.partition(topic, tick % len(store.partitions(topic)))
+                log.append([_event(chance, topic, now_ms) for _ in range(size)], codec=_OTHER_TOPICS[topic][1])
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        leave.set()
-        writer.join()
+    with running_broker(_CONFIG, data=str(directory)) as broker:
+        writer = threading.Thread(target=write, args=(broker.store,))
+        writer.start()
+        try:
+            yield broker.bootstrap_servers
+        finally:
+            leave.set()
+            writer.join()

@@ -226,7 +226,7 @@ class Session:
 
 
 def _reserved_port() -> socket.socket:
-    """On a port that nobody else is given while it is open. It does not listen: a server can, that reuses addresses."""
+    """On a port that no other program gets while it is open. It does not listen: a server that reuses addresses can."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("127.0.0.1", 0))
