@@ -4,7 +4,7 @@
 
 BIN := .venv/bin
 TESTS ?= tests
-PROCESSES ?= 2
+PROCESSES ?= 3
 DATA ?= build/story/log
 
 help: ## this list
@@ -16,17 +16,17 @@ run: env java ## the whole story: write a change stream, stream and compact it o
 console: env ## the page in the browser, on the directory that `make run` left (DATA=path for another)
 	@$(BIN)/duralog console $(DATA)
 
-wheel: ## a wheel with the kernels' machine code, in dist: takes a C compiler and Python's headers
+wheel: ## a wheel with the kernels' machine code, in dist: takes a C compiler and Python's headers (DURALOG_REPOSITORY=https://... for links on a package index)
 	@DURALOG_WHEEL=machine-code python3 -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist
 
 quick: env-dev ## unit tests of all layers, without the slow ones: no Java, no browser
 	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) --quick
 
-test: env-dev java test-programs ## all tests, in two processes, and the few that fail a second time (TESTS=path for some)
+test: env-dev java test-programs ## all tests, in three processes (many wait for other programs), and the few that fail a second time (TESTS=path for some)
 	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) $(TESTS)
 
-test-oldest-spark: env-dev java ## the tests of Spark with the oldest version that duralog runs on (TESTS=path for some)
-	@PROCESSES=$(PROCESSES) scripts/oldest-spark.sh $(filter-out tests,$(TESTS))
+test-oldest-spark: env-dev java ## the tests of Spark with the oldest version that duralog runs on (SPARK=4.1 for another, TESTS=path for some)
+	@PROCESSES=$(PROCESSES) scripts/other-spark.sh $(or $(SPARK),4.0) $(filter-out tests,$(TESTS))
 
 check: env-dev java test-programs lint types imports test ## lint, types, import contracts, tests
 

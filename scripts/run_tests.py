@@ -1,13 +1,13 @@
-"""All tests in two processes, and a second try for the few that failed, each on its own with the machine to itself.
+"""All tests in several processes, and a second try for the few that failed, each on its own with the machine to itself.
 
     python -m scripts.run_tests                     what `make test` runs
     python -m scripts.run_tests --quick             what `make quick` runs: unit tests that are not marked `slow`
     python -m scripts.run_tests -n 4 tests/unit     some of them, in four processes
     python -m scripts.run_tests --record            all, and write down how long each file took
 
-The files that took longest come first (`scripts/longest_first.py`), so that all processes end together. Each
-kernel is compiled once, before the tests start. Temporary files are in memory if there is room: tests wait for
-thousands of fsyncs otherwise. Those of failed tests are kept.
+The files that took longest come first, so that all processes end together, and those that share a Spark session or a
+Kafka go to one process (`scripts/longest_first.py`). Each kernel is compiled once, before the tests start. Temporary
+files are in memory if there is room: tests wait for thousands of fsyncs otherwise. Those of failed tests are kept.
 
 Many tests drive programs that are not ours (Kafka, Spark, Chromium, clients with threads of their own), on a machine
 that is busy with all of them at once. What one of these does once in ten thousand times does not depend on a change. A

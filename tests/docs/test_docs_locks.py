@@ -60,7 +60,7 @@ def _is_made(node: ast.AST, plain: set[str]) -> bool:
     called = node.func
     if isinstance(called, ast.Attribute):
         return isinstance(called.value, ast.Name) and called.value.id == "threading" and called.attr in LOCKS
-    return isinstance(called, ast.Name) and called.id in plain
+    return isinstance(called, ast.Name) and called.id in {*plain, "StoppableLock"}
 
 
 def test_every_lock_is_on_the_page() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,14 +33,23 @@ def test_the_first_minute_is_that_of_the_readme() -> None:
     page = (ROOT / "docs" / "first-minute.md").read_text(encoding="utf-8")
     assert module.readme_digest() in page, "the README has other blocks now: run scripts/first_minute.py"
     assert "the whole story" in page
+    for limit in module.LIMITS:
+        assert f"\n{module.limit_cells(limit)}" in page, "other limits are measured now: run scripts/first_minute.py"
+    load = re.search(r"load of the machine was\s+(\d+)", page)
+    cores = re.search(r"with (\d+) cores", page)
+    assert load is not None
+    assert cores is not None
+    assert "MISSED" not in page or int(load[1]) > int(cores[1]), "a limit was missed on an idle machine"
 
 
-def test_every_decision_is_listed() -> None:
-    listed = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
-    decisions = list((ROOT / "docs" / "decisions").glob("0*.md"))
-    assert decisions
-    for decision in decisions:
-        assert f"({decision.name})" in listed, decision.name
+def test_decisions_have_numbers_of_their_own_and_are_listed_in_order() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = (folder / "index.md").read_text(encoding="utf-8")
+    decisions = sorted(folder.glob("0*.md"))
+    assert [f"[{page.name[:4]}]({page.name})" for page in decisions] == re.findall(r"^\| (\[.*?\)) \|", listed, re.M)
+    assert len({page.name[:4] for page in decisions}) == len(decisions)
+    for page in decisions:
+        assert page.read_text(encoding="utf-8").startswith(f"# {page.name[:4]}: "), page.name
 
 
 def test_every_how_to_page_is_on_the_front() -> None:

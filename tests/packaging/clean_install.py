@@ -54,12 +54,12 @@ class Builder:
         self._folder = folder
         pip("install", "--target", str(folder), *PROJECT["build-system"]["requires"])
 
-    def build(self, sources: Path, target: Path, *kinds: str) -> list[Path]:
+    def build(self, sources: Path, target: Path, *kinds: str, **environment: str) -> list[Path]:
         subprocess.run(
             [sys.executable, "-m", "hatchling", "build", "-d", str(target), *(f"-t{kind}" for kind in kinds)],
             cwd=sources,
             # Without machine code, which takes a minute of CPU to make.
-            env={**os.environ, "PYTHONPATH": str(self._folder), "DURALOG_WHEEL": "pure"},
+            env={**os.environ, "PYTHONPATH": str(self._folder), "DURALOG_WHEEL": "pure", **environment},
             stdout=subprocess.DEVNULL,
             check=True,
         )

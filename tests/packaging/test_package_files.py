@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import tarfile
 import zipfile
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
+
+import pytest
 
 import duralog
 from tests.packaging.clean_install import PROJECT, Builder, copy_of_sources
@@ -89,8 +94,38 @@ def test_metadata(wheel: Path) -> None:
     assert "duralog = duralog.command_line:main" in entry_points
 
 
+def test_links_of_the_project_page(builder: Builder, wheel: Path, sources: Path, tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    plain = project_page(wheel)
+    assert plain.get_payload() == readme
+    assert plain["Project-URL"] is None
+
+    home = "https://example.org/someone/duralog"
+    (released,) = builder.build(sources, tmp_path / "released", "wheel", DURALOG_REPOSITORY=f"{home}/")
+    page = project_page(released)
+    addresses = dict(each.split(", ") for each in page.get_all("Project-URL") or ())
+    assert addresses["Changelog"] == f"{home}/blob/HEAD/CHANGELOG.md"
+    assert {"Homepage", "Documentation", "Issues", "Source"} < addresses.keys()
+    targets = re.findall(r"\]\(([^)]*)\)", str(page.get_payload()))
+    assert len(targets) == len(re.findall(r"\]\(", readme))
+    assert all(target.startswith("https://") for target in targets)
+    for kind, path in (re.fullmatch(f"{home}/(raw|blob)/HEAD/([^#]*)(?:#.*)?", each).groups() for each in targets):  # type: ignore[union-attr]
+        assert (ROOT / path).is_file(), path
+        assert kind == ("raw" if "/images/" in path else "blob")
+
+
+def test_an_address_that_is_none(builder: Builder, sources: Path, tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        builder.build(sources, tmp_path, "wheel", DURALOG_REPOSITORY="github.com/someone/duralog")
+
+
+def project_page(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        return HeaderParser().parsestr(archive.read(f"duralog-{VERSION}.dist-info/METADATA").decode())
+
+
 def test_the_version_is_in_one_place() -> None:
-    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert "version" in PROJECT["project"]["dynamic"]
     assert "version" not in PROJECT["project"]
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/duralog/__init__.py"
     told = [path for path in _texts() if VERSION in path.read_text(encoding="utf-8")]

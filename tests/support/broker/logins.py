@@ -63,10 +63,12 @@ class ScramClient:
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
 
-def scram_log_in(client: RawClient, mechanism: str, user: str, password: str, version: int = 2) -> Any:
+def scram_log_in(
+    client: RawClient, mechanism: str, user: str, password: str, version: int = 2, *, authorization_id: str = ""
+) -> Any:
     """The last answer. The signature of the broker is checked."""
     assert handshake(client, mechanism).error_code == 0
-    scram = ScramClient(mechanism, user, password)
+    scram = ScramClient(mechanism, user, password, authorization_id=authorization_id)
     answer = authenticate(client, scram.first(), version)
     if answer.error_code:
         return answer

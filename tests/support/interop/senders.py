@@ -40,15 +40,6 @@ def sasl_settings() -> dict[str, object]:
     }
 
 
-def client_properties(name: str) -> dict[str, str]:
-    """How a Java client logs in there."""
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": f'{_LOGIN_MODULE} required username="{name}" password="{name}";',
-    }
-
-
 def kafka_client(server: KafkaServer, name: str) -> RawClient:
     """A client that has logged in. Waits until the server listens."""
     deadline = time.monotonic() + _START_SECONDS

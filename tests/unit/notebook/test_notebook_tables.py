@@ -12,7 +12,11 @@ import pytest
 
 import duralog
 from duralog.errors import DuralogError
-from duralog.notebook.html_tables import captioned, table_html, time_shown
+from duralog.notebook.html_tables import MOST_BLOCKS, Block, captioned, strip_html, table_html, time_shown
+from duralog.operations.compact import CompactRequest, compact
+from duralog.operations.compacted_logs import LogsToCompact
+from duralog.operations.retain import RetainRequest, retain
+from duralog.operations.verify import VerifyRequest, verify
 from duralog.storage.log.retention import Removal, RetentionReport
 from tests.support.places import GOLDEN
 
@@ -28,11 +32,16 @@ class Cells(HTMLParser):
         self.rows: list[list[str]] = []
         self.tags: set[str] = set()
         self.words = ""
+        self.blocks: list[tuple[str, str]] = []
+        """Text and style of each block of a picture."""
         self._is_in_cell = False
         self.feed(html)
 
-    def handle_starttag(self, tag: str, _: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
+        given = dict(attrs)
+        if "title" in given:
+            self.blocks.append((str(given["title"]), str(given["style"])))
         if tag == "tr":
             self.rows.append([])
         if tag in ("td", "th"):
@@ -77,6 +86,7 @@ def test_a_store(path: Path) -> None:
     assert cells.rows[1][:5] == ["changes", "2", "compact", "10", "4"]
     assert cells.rows[1][6] == "2023-11-14 22:13:20Z"
     assert cells.rows[2] == ["empty", "1", "delete", "0", "1", "0 B", "-"]
+    assert [text.split(":")[0] for text, _ in cells.blocks] == ["changes"]
 
 
 def test_a_store_that_is_only_read(path: Path) -> None:
@@ -112,6 +122,8 @@ def test_a_log(path: Path) -> None:
         ["8", "10", f"{sizes[2]} B"],
     ]
     assert [row[4] for row in cells.rows[1:]] == ["", "", "active"]
+    assert [text.split(":")[0] for text, _ in cells.blocks] == ["offsets 0 to 4", "offsets 4 to 8", "offsets 8 to 10"]
+    assert all(f"width: {size / sum(sizes):.3%}" in style for (_, style), size in zip(cells.blocks, sizes, strict=True))
 
 
 def test_a_log_of_many_segments_shows_the_first_and_the_last(tmp_path: Path) -> None:
@@ -136,6 +148,10 @@ def test_reports(path: Path) -> None:
     assert "Compaction of changes-0" in compacted.words
     assert compacted.rows[1] == ["records", "10", "2", "80.0%"]
     assert ["superseded by a later record", "", "", "8"] in compacted.rows
+    before, after = compacted.blocks
+    assert (before[0].split(":")[0], after[0].split(":")[0]) == ("before", "after")
+    assert "width: 100.000%" in before[1]
+    assert "width: 100.000%" not in after[1]
     assert "nothing can be compacted" in again.rows[-1][0]
     assert retention.words.split() == ["Retention", "nothing", "has", "expired"]
     removal = Removal(
@@ -163,9 +179,32 @@ def test_a_verification(path: Path) -> None:
     cells = shown(check)
     assert cells.rows[1][0] == "changes-0"
     assert int(cells.rows[1][-1]) == report.error_count
+    assert [text for text, _ in cells.blocks if not text.endswith("sound")] == ["changes-0: 1 finding"]
     alone = shown(report)
     assert alone.rows[2] == ["finding"]
     assert alone.rows[3] == [str(report.errors[0])]
+
+
+def test_reports_of_whole_directories(path: Path) -> None:
+    compacted = shown(compact(CompactRequest(logs=LogsToCompact(path=str(path)))))
+    assert f"Compaction of {path}" in compacted.words
+    assert "1 partition compacted" in compacted.words
+    assert [row[:3] for row in compacted.rows[1:]] == [["changes-0", "8", "2"], ["changes-1", "", ""]]
+    assert compacted.rows[2][-1] == "nothing to compact"
+    assert [text.split(":")[0] for text, _ in compacted.blocks] == ["before", "after"]
+    verified = verify(VerifyRequest(path=str(path)))
+    cells = shown(verified)
+    assert f"{len(verified.partitions)} partitions, no findings" in cells.words
+    assert len(cells.blocks) == len(verified.partitions)
+    retained = shown(retain(RetainRequest(path=str(path), now_ms=START_MS + 1000, dry_run=True)))
+    assert "nothing has expired" in retained.words
+
+
+def test_a_scan(path: Path) -> None:
+    scan = duralog.scan(path, topic="changes", columns=["offset", "key"], where="key exists")
+    cells = shown(scan)
+    assert cells.rows[1:] == [["offset", "int64"], ["key", "binary"]]
+    assert f"changes in {path}, where key exists" in cells.words
 
 
 def test_stats(path: Path) -> None:
@@ -179,6 +218,15 @@ def test_text_is_never_markup() -> None:
     assert "<img" not in html
     assert "\x1b" not in html
     assert Cells(html).rows[1] == [HOSTILE.replace("\x1b", "\\x1b")]
+
+
+def test_a_strip_of_very_many_blocks_is_bounded_and_escaped() -> None:
+    cells = Cells(strip_html([Block(1, HOSTILE, "#000")] * 10_000))
+    assert len(cells.blocks) == MOST_BLOCKS
+    assert cells.blocks[0][0] == HOSTILE.replace("\x1b", "\\x1b")
+    assert cells.blocks[-1][0] == "9,801 more"
+    assert "width: 98.010%" in cells.blocks[-1][1]
+    assert strip_html([]) == ""
 
 
 def test_times_beyond_the_calendar() -> None:
