@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,6 +27,9 @@ _HERE = Path(__file__).parent
 _POM = _HERE / "pom.xml"
 _CONNECTOR_POM = _HERE / "spark_connector" / "pom.xml"
 _MIRROR_MAKER_POM = _HERE / "mirror_maker" / "pom.xml"
+_DEBEZIUM_POM = _HERE / "debezium" / "pom.xml"
+_APICURIO_POM = _HERE / "apicurio" / "pom.xml"
+_GLUE_POM = _HERE / "glue" / "pom.xml"
 _SOURCES = _HERE / "java"
 _TRIES = 3
 """A network may fail once, and Maven keeps what it has got."""
@@ -54,7 +58,7 @@ def class_path() -> str:
 
 
 def spark_connector_jars() -> list[Path]:
-    """Spark's own Kafka connector and what it needs beside Spark."""
+    """Spark's own Kafka connector and Avro functions, and what they need beside Spark."""
     folder = _made_once("spark-connector", [_CONNECTOR_POM], lambda folder: _fetch(_CONNECTOR_POM, folder))
     return sorted(folder.glob("*.jar"))
 
@@ -63,6 +67,31 @@ def mirror_maker_class_path() -> str:
     """MirrorMaker 2, with the log settings of our programs."""
     folder = _made_once("mirror-maker", [_MIRROR_MAKER_POM], lambda folder: _fetch(_MIRROR_MAKER_POM, folder))
     return f"{_SOURCES}{os.pathsep}{folder}{os.sep}*"
+
+
+def debezium_class_path() -> str:
+    """Debezium's engine, Kafka Connect's converters and Apicurio's. `debezium/ChangeEvents.java` runs on it."""
+    folder = _made_once("debezium", [_DEBEZIUM_POM], lambda folder: _fetch(_DEBEZIUM_POM, folder))
+    return f"{folder}{os.sep}*"
+
+
+def glue_class_path() -> str:
+    """AWS Glue's serializer for Kafka. `glue/GluePayloads.java` runs on it."""
+    folder = _made_once("glue", [_GLUE_POM], lambda folder: _fetch(_GLUE_POM, folder))
+    return f"{folder}{os.sep}*"
+
+
+def apicurio_registry_jar() -> Path:
+    """Apicurio's registry, which keeps its schemas in memory. `java -jar` starts it."""
+
+    def make(folder: Path) -> None:
+        _fetch(_APICURIO_POM, folder)
+        for archive in folder.glob("*.tar.gz"):
+            with tarfile.open(archive) as packed:
+                packed.extractall(folder, filter="data")
+            archive.unlink()
+
+    return next(_made_once("apicurio", [_APICURIO_POM], make).glob("*-runner.jar"))
 
 
 def java_version() -> str:

@@ -32,8 +32,8 @@ def server_binaries() -> Path | None:
 
 
 @contextmanager
-def postgres_cluster(binaries: Path) -> Iterator[str]:
-    """Yields how to connect to it, for `psql`."""
+def postgres_cluster(binaries: Path, *, port: int | None = None) -> Iterator[str]:
+    """Yields how to connect to it, for `psql`. With a port, it also listens on 127.0.0.1."""
     user = _unprivileged_user()
     # Not below a folder that only root may enter; and a socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="duralog-pg-", ignore_cleanup_errors=True) as folder:
@@ -67,9 +67,11 @@ def postgres_cluster(binaries: Path) -> Iterator[str]:
         )
         with open(f"{data}/postgresql.conf", "a") as config:
             config.write(f"{_CONFIG}unix_socket_directories = '{folder}'\n")
+            if port is not None:
+                config.write(f"listen_addresses = '127.0.0.1'\nport = {port}\n")
         run("pg_ctl", "start", "--pgdata", data, "--wait", "--log", f"{folder}/server.log")
         try:
-            yield f"host={folder} user=duralog dbname=postgres"
+            yield f"host={folder} user=duralog dbname=postgres" + ("" if port is None else f" port={port}")
         finally:
             run("pg_ctl", "stop", "--pgdata", data, "--wait", "--mode=immediate")
 

@@ -15,6 +15,7 @@ import typer
 from duralog import __version__
 from duralog.cli.acl.command import acl_app
 from duralog.cli.bench.command import bench
+from duralog.cli.cluster.command import cluster_app
 from duralog.cli.compact.command import compact
 from duralog.cli.completion import ASKED, answer_shell, completion
 from duralog.cli.config.command import config_app
@@ -31,7 +32,7 @@ from duralog.cli.serve import serve
 from duralog.cli.stats.command import stats
 from duralog.cli.topic.command import topic_app
 from duralog.cli.user.command import user_app
-from duralog.cli.verify import verify
+from duralog.cli.verify import MORE_ARGUMENTS, verify
 from duralog.cli.voice.failures import CLOSED_PIPE, FAILURE, INTERRUPTED, leave_standard_output, say
 from duralog.cli.voice.help_pages import LOOK, LOOK_AFTER, PIPELINE, TALK, TOOLS, CommandGroup
 from duralog.cli.voice.logs import say_warnings
@@ -77,10 +78,11 @@ app.command(rich_help_panel=LOOK)(dump)
 app.command(rich_help_panel=LOOK)(lookup)
 app.command(rich_help_panel=LOOK)(stats)
 app.command(rich_help_panel=LOOK)(console)
-app.command(rich_help_panel=LOOK_AFTER)(verify)
+app.command(rich_help_panel=LOOK_AFTER, context_settings=MORE_ARGUMENTS)(verify)
 app.command(rich_help_panel=LOOK_AFTER)(repair)
 app.command(rich_help_panel=LOOK_AFTER)(compact)
 app.command(rich_help_panel=LOOK_AFTER)(retain)
+app.add_typer(cluster_app, rich_help_panel=LOOK_AFTER)
 app.add_typer(job_app, rich_help_panel=PIPELINE)
 app.command(rich_help_panel=TOOLS)(doctor)
 app.command(rich_help_panel=TOOLS)(bench)
