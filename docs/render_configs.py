@@ -24,7 +24,7 @@ TEXT = """<!-- Made by render_configs.py: change the declarations in src/duralog
 duralog takes Kafka's configs under Kafka's names, with the types, defaults and ranges of Kafka 4.3.1.
 
 - `duralog.open(directory, config={{...}})` takes broker configs. A name that Kafka does not know is refused, and so is
-  a value that is not allowed: the error tells the name, the value, and what would be allowed.
+  a value that is not allowed: the error names the config, the value, and what is allowed.
 - A `server.properties` is taken as it is. Configs that only Kafka has a use for have no effect. Those that Kafka does
   not know either have none, and are listed in `BrokerConfig.ignored`.
 - A topic's own configs win over the broker's. They are stored in the cluster metadata, where Kafka keeps them.

@@ -5,7 +5,7 @@ With pytest, either `from duralog.testing import kafka_broker` in a `conftest.py
     def test_orders(kafka_broker):
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
 
-A schema registry beside it, for serializers that need one, is the fixture `schema_registry`: its address.
+A schema registry, for serializers that need one, is the fixture `schema_registry`: its address.
 
     def test_typed_orders(kafka_broker, schema_registry):
         client = SchemaRegistryClient({"url": schema_registry})
@@ -96,6 +96,6 @@ else:
 
     @pytest.fixture
     def schema_registry(kafka_broker: TestBroker) -> Iterator[str]:
-        """The address of a schema registry beside `kafka_broker`."""
+        """The address of a schema registry that keeps its schemas in `kafka_broker`."""
         with kafka_broker.schema_registry() as url:
             yield url

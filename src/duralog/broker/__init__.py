@@ -8,7 +8,7 @@ Each package imports only those below it, and `broker` is imported by none of th
 | `ephemeral_folder` | the temporary directory of a broker that keeps nothing |
 | `warm_up` | loads the kernels before the first append needs them |
 | `metrics`, `metrics_server` | what Prometheus scrapes |
-| `registry` | the schema registry beside the protocol |
+| `registry` | a schema registry over HTTP |
 | `handlers` | one module for each API of the protocol |
 | `produce`, `fetch`, `groups`, `transactions` | what these APIs do; none of the four knows another |
 | `configs` | configs of brokers, topics and groups: reading and changing them |

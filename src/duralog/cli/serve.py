@@ -301,7 +301,7 @@ def _check_one_address(listen: str | None, advertise: str | None, overrides: dic
 
 
 class _WebOptions:
-    """The options of one of the small servers beside the protocol, all named after the first."""
+    """The options of one of the small HTTP servers, all named after the first."""
 
     def __init__(
         self,

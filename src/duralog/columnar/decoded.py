@@ -27,7 +27,7 @@ _FEW_CANDIDATES = 16
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """A chunk of records. `batch_row` tells for each which row of `batches` it came from."""
+    """A chunk of records. `batch_row` is the row of `batches` that each came from."""
 
     data: NDArray[np.uint8]
     """What the positions count in: a piece's bytes as they are in the file, or decompressed ones."""

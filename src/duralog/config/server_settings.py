@@ -207,7 +207,7 @@ class ServerSettings(SecuritySettings):
         STRING,
         "",
         doc="A file for the audit log: changes, one JSON line each. Refusals and failed log-ins go to"
-        " `NAME-refusals.EXT` beside it. Empty: none is written.",
+        " `NAME-refusals.EXT` next to it. Empty: none is written.",
     )
     duralog_audit_log_max_bytes: int = config(
         LONG, 100 << 20, at_least(1), doc="Each file of the audit log is rotated when it would grow beyond this."

@@ -40,7 +40,7 @@ class ChangeableGroups(ResettableGroups, Protocol):
 
 
 class Target(Protocol):
-    """Each method that changes something has one beside it that only checks, and raises what the change would."""
+    """For each method that changes something there is one that only checks, and raises what the change would."""
 
     def groups(self, *, evicts: bool = False) -> ChangeableGroups:
         """With `evicts`, members of a directory's groups that have not left are removed."""

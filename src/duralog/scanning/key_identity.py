@@ -1,7 +1,7 @@
 """What two records must share to be of the same key.
 
 To Kafka it is the bytes. A row of a database keeps its key when the schema of the key is registered again under another
-id, or when Connect's JSON converter writes another schema beside it. So keys of change events are compared without the
+id, or when Connect's JSON converter writes another schema next to it. So keys of change events are compared without the
 schema: without the prefix that holds its id, or by the payload of `{"schema": ..., "payload": ...}` alone.
 """
 

@@ -1,7 +1,7 @@
 """Debezium's change events in JSON: op, before, after, source, ts_ms and what else its envelope has.
 
 The JSON converter writes either the event alone, or `{"schema": ..., "payload": <event>}`. Both are taken, row by row.
-A sample gives the type: from the schema beside the payload where there is one, else from the events themselves. Events
+A sample gives the type: from the schema next to the payload if there is one, else from the events themselves. Events
 in Avro or Protobuf need nothing of this: their schema is the envelope.
 """
 

@@ -68,7 +68,7 @@ class JsonFormat:
 class JsonPayloads:
     """Payloads of one type; `unwrap` takes what is meant out of each parsed payload.
 
-    `whole` is the type with the fields, too, that nobody asked for: only others are `left_out`.
+    `whole` also has the fields that were not asked for: only others are `left_out`.
     """
 
     def __init__(

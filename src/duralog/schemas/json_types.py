@@ -40,7 +40,7 @@ def json_schema_type(text: str, references: Mapping[str, str]) -> pa.Field:
 
 
 def connect_type(schema: object) -> pa.Field:
-    """The column of a Kafka Connect schema, as its JSON converter writes it beside the payload."""
+    """The column of a Kafka Connect schema, as its JSON converter writes it next to the payload."""
     return _FromConnect().field("value", schema)
 
 

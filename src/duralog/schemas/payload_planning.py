@@ -159,7 +159,7 @@ class _Planning:
         """The reader's schema, and the one that wrote what has unknown ids, as far as they are named."""
         text = self.asked.schema
         if text is None and format_ in FORMATS.values() and framing not in (None, Framing.NONE):
-            # A topic without records is no reason to fail.
+            # A topic without records must not fail the scan.
             return _latest(f"{self.topic}-{self.part}", self.catalogue()), None
         if text is None and format_ in (Format.AVRO, Format.PROTOBUF) and framing is Framing.NONE:
             raise SchemaError(f"topic {self.topic}: {format_} without schema ids: give {self.part}.schema")

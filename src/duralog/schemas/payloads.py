@@ -47,7 +47,7 @@ OTHERS_LEFT_OUT = "(others)"
 
 
 def count_left_out(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The sums of the counts of fields that were left out, for so many names; the others together."""
+    """The sums of the counts of fields that were left out, for a limited number of names; the others together."""
     found: Counter[str] = Counter()
     for each in counts:
         for name, count in each.items():

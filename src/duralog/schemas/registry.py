@@ -146,7 +146,7 @@ def _fetch_all(registry: _Registry) -> SchemaCatalogue | None:
         try:
             schema = registry.schema(told, context_of(subject))
         except SchemaError as error:
-            # One schema of a type that came later is no reason to read none.
+            # One schema of a newer type must not prevent reading the others.
             problems.append(f"subject {subject!r} version {version}: {error}")
             continue
         versions.append(SubjectVersion(subject, version, schema, (subject, version) not in living))

@@ -1,7 +1,7 @@
 """Which node of which cluster owns the directories of a store, by their `meta.properties`.
 
 All directories of a store belong to one node of one cluster, and each has an id of its own: the cluster metadata names
-the directory of a partition by it. As in Kafka, a new directory beside others is given to their owner, and directories
+the directory of a partition by it. As in Kafka, a new directory next to others is given to their owner, and directories
 of different owners are refused.
 """
 

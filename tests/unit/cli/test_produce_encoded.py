@@ -61,7 +61,7 @@ def test_the_subject_of_the_topic_is_meant_by_itself(path: Path, tmp_path: Path)
     assert [row["value_schema"][-6:] for row in written] == ["(id 4)", "(id 3)", "(id 3)"]
     file.write_text('{"type": "record", "name": "New", "fields": []}')
     found = run("produce", path, "-t", "orders", "--value-schema", file, "--value", "{}", code=1)
-    assert "is no version of subject 'orders-value' in the topic _schemas" in found.stderr
+    assert "is not a version of subject 'orders-value' in the topic _schemas" in found.stderr
 
 
 def test_without_ids(path: Path, tmp_path: Path) -> None:

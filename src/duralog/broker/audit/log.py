@@ -1,6 +1,6 @@
 """The files of the audit log: JSON lines, written by a thread of its own.
 
-Changes are in one file, refusals and failed logins in another beside it: clients without permissions cause those, and
+Changes are in one file, refusals and failed logins in another next to it: clients without permissions cause those, and
 must not be able to rotate the history of changes away, however long they try.
 
 `AuditLog.write` never blocks and never fails. Entries wait in a bounded queue. If the queue is full, or a file cannot
@@ -162,7 +162,7 @@ class AuditLog:
 
 
 def refusals_of(path: Path) -> Path:
-    """The file for refusals and failed logins: `audit-refusals.log` beside `audit.log`."""
+    """The file for refusals and failed logins: `audit-refusals.log` next to `audit.log`."""
     return path.with_name(f"{path.stem}-refusals{path.suffix}")
 
 

@@ -1,4 +1,4 @@
-"""HTTP on its own threads, for the small servers beside the protocol: a bounded number of requests at a time.
+"""HTTP on its own threads, for `/metrics` and the schema registry: a bounded number of requests at a time.
 
 | a client that | is |
 |---|---|

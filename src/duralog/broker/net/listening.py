@@ -42,7 +42,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """Where a small server beside the protocol listens: `/metrics`, for instance."""
+    """Where a small HTTP server listens: `/metrics`, for instance."""
 
     bound: Address
     hosts: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ def check_web_guarded(option: str, place: WebAddress) -> None:
 
 
 def check_registry_guarded(place: WebAddress | None, config: BrokerConfig) -> None:
-    """Refuse a schema registry whose clients nobody knows, where access control lists say who may write."""
+    """Refuse a schema registry without authentication if access control lists say who may write."""
     if place is not None and place.users is None and config.authorizer_class_name:
         raise InvalidConfig(
             "--schema-registry: with authorizer.class.name, a registry that everyone on this machine may change would"

@@ -1,4 +1,4 @@
-"""A schema registry beside the broker, for tests and small set-ups: `duralog serve --schema-registry HOST:PORT`.
+"""A schema registry in the broker's process, for tests and small set-ups: `duralog serve --schema-registry HOST:PORT`.
 
 It speaks the REST interface of Confluent's registry, and its state is the topic `_schemas` in the same directory, as
 records that Confluent's registry and Karapace load.

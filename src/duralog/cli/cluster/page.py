@@ -90,7 +90,7 @@ def _states(found: ComparedPartition, nodes: Mapping[str, str]) -> dict[str, tup
             state, text = max(known[0], state, key=_RANKS.__getitem__), f"{known[1]}; {text}"
         states[node] = state, text
     for each in found.findings:
-        # A folder that cannot be read, or is that of another topic, is no copy.
+        # A folder that cannot be read, or is that of another topic, is not a copy.
         if each.directory in nodes:
             state = _OF_FINDING.get(each.finding, DAMAGED)
             states.setdefault(nodes[each.directory], (state, f"{each.directory}: {each.finding}: {each.text}"))

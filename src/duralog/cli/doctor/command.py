@@ -115,7 +115,7 @@ def write_checks(output: Output, checks: Sequence[Check], *, why: bool) -> None:
 
 
 def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
-    """On a terminal, in lines that fit behind the indent. Commands are copied: no word is broken."""
+    """On a terminal, in lines that fit after the indent. Commands are copied: no word is broken."""
     if width is None or width - indent < _NARROWEST:
         return [text]
     hanging = " " * 5 if text.startswith(("why: ", "do:  ")) else ""

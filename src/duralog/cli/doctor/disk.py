@@ -28,7 +28,7 @@ _NETWORK = {
 _IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}
 _COPY_ON_WRITE = {
     "btrfs": "chattr +C on the directory before its first file: what is rewritten in place does not fragment then",
-    "zfs": "zfs set atime=off recordsize=1M primarycache=all: its own cache is beside the page cache",
+    "zfs": "zfs set atime=off recordsize=1M primarycache=all: it has a cache besides the page cache",
 }
 
 _FILE_SYSTEM = Subject(

@@ -144,7 +144,7 @@ def _pad(name: str, text: str, width: int) -> str:
 
 
 def write_fact(output: Output, label: str, text: str) -> None:
-    """A label and a text; on a terminal the text is wrapped beside the label."""
+    """A label and a text; on a terminal the text is wrapped to the right of the label."""
     if output.width is None:
         output.line(fact_line(label, text))
         return

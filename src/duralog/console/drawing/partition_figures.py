@@ -1,4 +1,4 @@
-"""The words and numbers beside the picture of a partition. Facts in, texts out."""
+"""The words and numbers next to the picture of a partition. Facts in, texts out."""
 
 from __future__ import annotations
 

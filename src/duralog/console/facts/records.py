@@ -33,7 +33,7 @@ class ShownRecord:
     timestamp_type: str
     """`CreateTime`, `LogAppendTime` or `NoTimestampType`."""
     key: bytes | None
-    """Cut to `SHOWN_BYTES`, as is the value: `key_bytes` and `value_bytes` tell their sizes."""
+    """Cut to `SHOWN_BYTES`, as is the value: `key_bytes` and `value_bytes` are their sizes."""
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     """The first ones, cut as well: `header_count` is their number."""

@@ -4,7 +4,7 @@ The query is that of the page of records. `run` is a name that the page gives it
 A download that fails or is stopped ends without the end of its response, so that the browser does not take it for
 whole.
 
-It is served beside the toolkit, whose middleware would compress it on the event loop.
+It bypasses the toolkit, whose middleware would compress it on the event loop.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def size_axis(low: float, high: float) -> dict[str, float]:
 
 
 def size_label(step: float) -> str:
-    """How an axis of bytes with these steps labels them: with as many decimals as tell two steps apart."""
+    """How an axis of bytes with these steps labels them: with as many decimals as two steps need to differ."""
     return _SIZE_OF_STEPS.replace("STEP", repr(step))
 
 

@@ -217,7 +217,7 @@ class _Comparison:
 
 
 class _Rounds:
-    """Compares windows, so many at a time that memory does not grow with the logs."""
+    """Compares windows, a bounded number at a time: memory does not grow with the logs."""
 
     def __init__(self, workers: Workers, progress: _OfWhole) -> None:
         self.compared: dict[TopicPartition, _Comparison] = defaultdict(_Comparison)

@@ -150,7 +150,7 @@ class _Part:
             if version.schema.type is schema.type and canonical_text(version.schema, normalize=True) == wanted:
                 return version.schema
         raise SchemaError(
-            f"the schema of the {self.part}s is no version of subject {self.subject!r} in the topic"
+            f"the schema of the {self.part}s is not a version of subject {self.subject!r} in the topic"
             f" {self.asked.schemas_topic}, so it has no id: give a registry that registers it, or framing none for"
             " payloads without ids"
         )

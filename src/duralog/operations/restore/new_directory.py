@@ -1,6 +1,6 @@
 """The directory that a restore makes. It gets its name when it is complete, so half of one is never taken for all.
 
-Until then it is `.NAME.incomplete` beside its place: hidden, so that no glob finds it. If the machine dies, the next
+Until then it is `.NAME.incomplete` in the same folder: hidden, so that no glob finds it. If the machine dies, the next
 restore to the same place removes it and begins again.
 """
 

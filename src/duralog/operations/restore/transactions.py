@@ -1,7 +1,7 @@
 """Transactions that are open where a log is cut: how they end in the new one.
 
 A consumer of committed records stops at the first open transaction, and nothing in the new home would ever end it: its
-coordinator stays behind. So each gets a marker after the last record. It commits if the coordinator had decided so:
+coordinator is not restored. So each gets a marker after the last record. It commits if the coordinator had decided so:
 
 - the marker is in the log, above the cut (the high watermark on disk is some seconds old), or
 - `__transaction_state` has the transaction as prepared to commit, with this partition.

@@ -69,7 +69,7 @@ class WantedRows:
                 written = decoder.written_json(given, records.column(HEADERS))
                 values = [_completed(each, was) for each, was in zip(values, written, strict=True)]
             texts = [None if value is None else _text(value) for value in values]
-            # A null that is none in the log did not decode.
+            # A null here that is not null in the log did not decode.
             columns[name] = pc.coalesce(pa.array(texts, given.type), given)
         return pa.RecordBatch.from_pydict(columns, schema=records.schema)
 

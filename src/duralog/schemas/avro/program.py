@@ -307,7 +307,7 @@ class _Writer:
 
 
 def _entries(one: AvroType) -> list[list[int]] | None:
-    """How to skip a value of a size that its first bytes tell: a list of kinds and amounts. None for other types."""
+    """How to skip a value whose first bytes give its size: a list of kinds and amounts. None for other types."""
     if isinstance(one, Record):
         parts = [_entries(inner.type) for inner in one.fields]
         return None if None in parts else [entry for part in parts for entry in part or ()]

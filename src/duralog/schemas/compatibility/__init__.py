@@ -94,5 +94,5 @@ def canonical_text(schema: RegisteredSchema, normalize: bool = False) -> str:
         # A name alone is an Avro schema too, without its quotation marks.
         return json.dumps(json.loads(schema.text), separators=(",", ":"), ensure_ascii=False, sort_keys=normalize)
     except (ValueError, RecursionError):
-        # Also what is no schema at all: one that another client has written must not keep others from being found.
+        # Also text that is not a schema: one that another client has written must not hide the others.
         return schema.text.strip()

@@ -126,7 +126,7 @@ def _union(one: Union, value: Any, path: str, depth: int) -> bytes:
         if member.isdecimal() and int(member) < len(one.values) and name != member:
             branch = one.values[int(member)]
             return varint(one.branches.index(branch)) + _encode(branch, inner, path, depth + 1)
-    # With one branch beside null, its own error says more.
+    # With one branch besides null, its own error says more.
     if first is not None and len(one.values) == 1 and value is not None:
         raise first
     raise _unfit(one, value, path)

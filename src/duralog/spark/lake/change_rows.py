@@ -43,7 +43,7 @@ class Changes(NamedTuple):
 
 
 def check_events(type_: pa.DataType, topic: str) -> None:
-    """Refuse what is no change event, or one without columns."""
+    """Refuse records that are not change events, and events without columns."""
     names = {field.name: field.type for field in type_} if pa.types.is_struct(type_) else {}
     missing = sorted({"op", "before", "after"} - set(names))
     if missing:

@@ -1,7 +1,7 @@
 """The columns of a table: those of Spark's Kafka connector, so that a query on the topic is a query on the table.
 
 A table that has a database's columns has the connector's under other names, `kafka_offset` and so on: a database may
-have a column `offset`. The same prefix is that of a key's bytes beside a decoded key.
+have a column `offset`. The bytes of a decoded key have the same prefix.
 
 Days are those of UTC. A record without a timestamp has no day, and neither has one whose time lies outside of the years
 1 to 9999: readers cannot represent it, and it comes from a producer that used the wrong unit.

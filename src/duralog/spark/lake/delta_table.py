@@ -141,7 +141,7 @@ class DeltaLakeTable(LakeTable):
         table.create_write_transaction(
             list(adding), "overwrite", schema, partition_by=column, commit_properties=properties
         )
-        # deltalake makes the table's metadata anew, without its name and settings.
+        # deltalake replaces the table's metadata, without its name and settings.
         changed = DeltaTable(self.spec.target.uri, storage_options=self._storage_options)
         changed.alter.set_table_name(self.spec.topic)
         if settings:

@@ -199,7 +199,7 @@ def _epoched_topics(partitions: EpochedPartitions) -> list[dict[str, Any]]:
 
 
 def _epoched_partitions(topics: list[Mapping[str, Any]], member_epoch: int) -> EpochedPartitions:
-    """Brokers before 4.3 wrote no epochs of partitions: the member's own stands for them, or 0 if that is none."""
+    """Brokers before 4.3 wrote no epochs of partitions: the member's own epoch is used, or 0 if it has none."""
     partitions: dict[UUID, dict[int, int]] = {}
     for each in topics:
         numbers, epochs = each["partitions"], each["assignment_epochs"]

@@ -50,7 +50,7 @@ def why_not_as_planned(before: TableState, planned: PlannedRows) -> str | None:
     if planned.evolution.is_change:
         return f"the columns have changed: {', '.join(planned.evolution.changes())}"
     if planned.details.get(IDENTITY) != before.details.get(IDENTITY):
-        return "keys are told apart in another way than the last time"
+        return "keys are compared in another way than the last time"
     return None
 
 
