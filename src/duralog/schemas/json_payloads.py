@@ -23,7 +23,15 @@ import pyarrow as pa
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.column_types import pruned_type
-from duralog.schemas.json_types import AS_BASE64, AS_LOOSE_TEXT, AS_TEXT, ENCODING, infer_type, json_schema_type
+from duralog.schemas.json_types import (
+    AS_BASE64,
+    AS_LOOSE_TEXT,
+    AS_TEXT,
+    ENCODING,
+    infer_type,
+    is_double,
+    json_schema_type,
+)
 from duralog.schemas.payloads import Bytes, Decoded, Int64s, Payloads, binary_column, count_left_out, no_reasons
 from duralog.schemas.registered_schema import RegisteredSchema
 
@@ -351,6 +359,8 @@ def _loose(value: object) -> str:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(float(value)):
+        raise ValueError
+    if isinstance(value, int) and not -(2**53) <= value <= 2**53 and not is_double(value):
         raise ValueError
     return float(value)
 

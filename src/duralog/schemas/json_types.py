@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urldefrag, urljoin
 
@@ -266,6 +267,8 @@ def _connect_decimal(scale: str, precision: str) -> pa.DataType:
 # Inference. A shape is a type of Python, a list's shape in a tuple, a dict of shapes, or one of these:
 _NOTHING = "nothing"
 _ANYTHING = "anything"
+_LONG = "long"
+"""A whole number that would be another one as a double."""
 
 
 def _shape(value: object, depth: int) -> object:
@@ -280,9 +283,20 @@ def _shape(value: object, depth: int) -> object:
         for each in value:
             found = _merged(found, _shape(each, depth + 1))
         return (found,)
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        return float
+    if type(value) is int and not -(2**53) <= value <= 2**53:
+        # Longer numbers that a double does not have are numbers as long as they fit into a long, else text.
+        if not is_double(value):
+            return _LONG if -(2**63) <= value < 2**63 else _ANYTHING
+        return int if -(2**63) <= value < 2**63 else float
     return type(value)
+
+
+def is_double(number: int) -> bool:
+    """Whether a double stands for just this number, in the shortest digits that it is written with."""
+    try:
+        return Decimal(repr(float(number))) == number
+    except OverflowError:
+        return False
 
 
 def _merged(one: object, other: object) -> object:
@@ -294,6 +308,8 @@ def _merged(one: object, other: object) -> object:
         return {key: _merged(one.get(key, _NOTHING), other.get(key, _NOTHING)) for key in {**one, **other}}
     if isinstance(one, tuple) and isinstance(other, tuple):
         return (_merged(one[0], other[0]),)
+    if one in (int, _LONG) and other in (int, _LONG):
+        return _LONG
     if one in (int, float) and other in (int, float):
         return float
     return _ANYTHING
@@ -307,8 +323,8 @@ def _shape_field(name: str, shape: object, count: list[int]) -> pa.Field:
         return pa.field(name, pa.struct([_shape_field(key, each, count) for key, each in shape.items()]))
     if isinstance(shape, tuple):
         return pa.field(name, pa.list_(_shape_field("item", shape[0], count)))
-    simple = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-    if isinstance(shape, type) and shape in simple:
+    simple = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), _LONG: pa.int64(), float: pa.float64()}
+    if isinstance(shape, type | str) and shape in simple:
         return pa.field(name, simple[shape])
     if shape == _NOTHING:
         return pa.field(name, pa.string(), metadata={ENCODING: AS_LOOSE_TEXT})

@@ -25,6 +25,7 @@ from duralog.schemas.column_types import projected, pruned_type
 from duralog.schemas.payloads import Bytes, Decoded, Int64s, Payloads, binary_column, good
 from duralog.schemas.protobuf_files import (
     DESCRIPTOR_SET_PREFIX,
+    MAIN_FILE,
     compile_protobuf,
     descriptor_set_text,
     load_files,
@@ -84,11 +85,13 @@ class ProtobufPayloads:
             from ptars import HandlerPool, PtarsConfig
 
         _check_size(message)
+        _check_syntax(message.file)
         config = PtarsConfig(timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string")
         self._handler: Any = HandlerPool([message.file], config=config).get_for_message(message)
         self._parse: Any = GetMessageClass(message).FromString
         self._found = pa.struct(list(self._handler.schema()))
         self._pruned = self._found if columns is None else pruned_type(self._found, columns)
+        _check_no_groups(message, self._pruned, "")
         self.arrow_type = _signed(self._pruned)
 
     def decode(self, data: Bytes, starts: Int64s, ends: Int64s) -> Decoded:
@@ -220,6 +223,38 @@ def _check_size(message: Descriptor) -> None:
                 visit(inner, (*inside, inner.full_name))
 
     visit(message, (message.full_name,))
+
+
+def _check_syntax(file: FileDescriptor) -> None:
+    """Refuses editions, at which ptars panics."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    found = FileDescriptorProto()
+    file.CopyToProto(found)
+    if found.syntax == "editions":
+        name = "the Protobuf schema" if file.name == MAIN_FILE else f"the Protobuf import {file.name!r}"
+        raise SchemaError(f"{name} is written in an edition: only proto2 and proto3 are supported")
+    for each in file.dependencies:
+        _check_syntax(each)
+
+
+def _check_no_groups(message: Descriptor, type_: pa.DataType, path: str) -> None:
+    """Refuses fields of the type that are groups of proto2: ptars takes them for missing."""
+    while pa.types.is_list(type_) or pa.types.is_map(type_):
+        if pa.types.is_map(type_):
+            type_, message = type_.item_type, message.fields_by_name["value"].message_type
+        else:
+            type_ = type_.value_type
+    if not pa.types.is_struct(type_) or message is None:
+        return
+    for each in type_:
+        field = message.fields_by_name.get(each.name)
+        if field is None:
+            continue
+        if field.type == field.TYPE_GROUP:
+            raise SchemaError(f"field {path}{each.name} is a group, which is not supported: choose other columns")
+        if field.message_type is not None:
+            _check_no_groups(field.message_type, each.type, f"{path}{each.name}.")
 
 
 def _check_times(values: pa.Array) -> None:

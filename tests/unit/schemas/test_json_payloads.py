@@ -226,6 +226,8 @@ class TestValues:
             (b'{"whole": 9223372036854775808}', "whole is not int64: 9223372036854775808"),
             (b'{"number": "1"}', 'number is not double: "1"'),
             (b'{"number": 1e999}', "number is not double: Infinity"),
+            (b'{"number": 9007199254740993}', "number is not double: 9007199254740993"),
+            (b'{"number": 1' + b"0" * 400 + b"}", "number is not double: 10000"),
             (b'{"text": 1}', "text is not string: 1"),
             (b'{"text": "\\ud83d"}', 'text is not string: "\\ud83d"'),
             (b'{"flag": 0}', "flag is not bool: 0"),
@@ -244,7 +246,7 @@ class TestValues:
             (b"[" * 100_000, "damaged JSON: nested too deeply"),
             (b'{"a": ' + b"1" * 5000 + b"}", "damaged JSON: Exceeds the limit"),
         ],
-        ids=range(22),
+        ids=range(24),
     )
     def test_a_bad_row_has_a_reason_and_its_neighbours_are_good(self, payload, reason):
         sound = b'{"whole": 1.0, "number": 2, "list": [1, null], "map": {"a": 1}, "inner": {}}'
@@ -303,6 +305,30 @@ class TestValues:
             infer_json_type(pa.array([b"x"]))
         with pytest.raises(SchemaError, match="no payload of the sample is JSON: there is none"):
             infer_json_type(pa.array([None], pa.binary()))
+
+    @pytest.mark.parametrize(
+        ("values", "type_"),
+        [
+            ([1, 2.5], pa.float64()),
+            ([2**53, 2.5], pa.float64()),
+            ([2**53 + 1, 1], pa.int64()),
+            ([2**53 + 1, 2.5], pa.string()),
+            ([2.5, 2**53 + 1], pa.string()),
+            ([2**63 - 1, None], pa.int64()),
+            ([2**64 - 1, 1], pa.string()),
+            # As JavaScript writes 1e20 and 1.2345678901234567e19.
+            ([10**20, 1], pa.float64()),
+            ([12345678901234567000, 1], pa.float64()),
+            ([10**400, 1], pa.string()),
+        ],
+    )
+    def test_no_number_of_a_sample_is_rounded(self, values, type_):
+        field = infer_type([{"n": each} for each in values])
+        assert field.type.field("n").type == type_
+        decoded = decode(field, as_json(*({"n": each} for each in values)))
+        assert decoded.reasons.null_count == len(values)
+        found = [row["n"] for row in decoded.values.to_pylist()]
+        assert [each if each is None else Decimal(repr(json.loads(str(each)))) for each in found] == values
 
     def test_a_json_format_needs_a_type(self):
         with pytest.raises(SchemaError, match="needs a JSON Schema, or a type that was inferred"):

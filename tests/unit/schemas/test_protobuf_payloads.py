@@ -65,6 +65,11 @@ message Order {
 }
 message Node { Node next = 1; int32 number = 2; }
 """
+GROUPS = """
+syntax = "proto2";
+message A { optional B in = 1; optional int32 x = 2; }
+message B { repeated group Some = 1 { optional int32 z = 1; } optional int32 y = 2; }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -325,6 +330,13 @@ class TestSchemas:
         with pytest.raises(SchemaError, match=r"there is no field by.name; there are id, code"):
             PayloadDecoder(DecoderPlan(format=Format.PROTOBUF, reader=proto(SHOP), columns=("by.name",)))
 
+    def test_other_columns_than_groups(self):
+        """ptars takes a group for missing."""
+        plan = DecoderPlan(format=Format.PROTOBUF, reader=proto(GROUPS), columns=("in.y", "x"))
+        payload = b"\x0a\x06\x0b\x08\x05\x0c\x10\x03\x10\x04"
+        [row] = PayloadDecoder(plan).decode(pa.array([payload])).values.to_pylist()
+        assert row == {"in": {"y": 3}, "x": 4}
+
     def test_a_message_in_itself_is_bytes(self):
         plan = DecoderPlan(format=Format.PROTOBUF, reader=proto(SHOP), message="shop.Node")
         decoded = PayloadDecoder(plan).decode(pa.array([b"\x0a\x02\x10\x05\x10\x04"]))
@@ -338,6 +350,8 @@ class TestSchemas:
             ('syntax = "proto3"; import "gone.proto"; message A {}', None, "gone.proto: File not found"),
             (SHOP, "shop.Nothing", "no message type 'shop.Nothing'; it has shop.Node, shop.Order"),
             ("message A {" * 500 + "}" * 500, None, "cannot be compiled"),
+            ('edition = "2023"; message A { int32 x = 1; }', None, "written in an edition: only proto2 and proto3"),
+            (GROUPS, None, r"field in\.some is a group"),
         ],
     )
     def test_schemas_that_cannot_be_used(self, text, message, problem):
