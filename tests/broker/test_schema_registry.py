@@ -193,6 +193,44 @@ def test_compatibility_levels(client: Client) -> None:
     }
 
 
+@pytest.mark.parametrize("body", [{}, {"compatibility": None}, {"compatibility": ""}, {"compatibility": ["FULL"]}])
+def test_a_config_without_a_level_changes_nothing(client: Client, body: Any) -> None:
+    """Of Python's None, the name is that of a level."""
+    before = client.get("/config")
+    status, found = client.ask("PUT", "/config", body)
+    assert (status, found["error_code"], client.get("/config")) == (422, 42203, before)
+    assert client.ask("PUT", "/config/named", {"compatibilityLevel": "FULL"}) == (200, {"compatibility": "FULL"})
+    assert client.get("/config/named") == {"compatibilityLevel": "FULL"}
+
+
+def test_read_only(client: Client) -> None:
+    client.register("kept", '"int"')
+    assert client.ask("PUT", "/mode/kept", {"mode": "READONLY"})[0] == 200
+    for method, path, body in (
+        ("PUT", "/config/kept", {"compatibility": "NONE"}),
+        ("DELETE", "/subjects/kept/versions/1", None),
+        ("POST", "/subjects/kept/versions", {"schema": '"long"'}),
+    ):
+        assert client.ask(method, path, body)[1]["error_code"] == 42205
+    assert client.register("kept", '"int"')[0] == 200, "it is there"
+    assert client.ask("PUT", "/mode/kept", {"mode": "READWRITE"})[0] == 200
+    assert client.ask("PUT", "/mode", {"mode": "READONLY_OVERRIDE"})[0] == 200
+    try:
+        assert client.register("kept", '"long"')[1]["error_code"] == 42205, "whatever the subject has"
+    finally:
+        assert client.ask("DELETE", "/mode") == (200, {"mode": "READONLY_OVERRIDE"})
+
+
+def test_the_same_schema_in_another_text(client: Client) -> None:
+    """As Java's client writes what it has parsed."""
+    text = '{"name": "shop.R", "fields": [{"type": {"type": "int"}, "name": "a"}], "type": "record"}'
+    parsed = '{"type":"record","name":"R","namespace":"shop","fields":[{"name":"a","type":"int"}]}'
+    made = client.register("texts", text)[1]
+    assert client.register("texts", parsed)[1] == made
+    assert client.ask("POST", "/subjects/texts", {"schema": parsed})[1]["id"] == made["id"]
+    assert client.register("other-texts", parsed)[1]["id"] == made["id"]
+
+
 def test_modes_and_an_import_with_ids(client: Client) -> None:
     assert client.ask("PUT", "/mode/imported", {"mode": "IMPORT"})[0] == 200
     status, made = client.register("imported", '"bytes"', id=70_000, version=5)

@@ -9,6 +9,7 @@ import pytest
 
 from duralog.errors import SchemaError
 from duralog.schemas.compatibility import parse, problems, work
+from duralog.schemas.compatibility.identity import same_schema
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType
 
 
@@ -73,6 +74,59 @@ A = field("a", "int")
 def test_avro(reader: Any, writer: Any, is_readable: bool) -> None:
     found = problems(avro(reader), avro(writer))
     assert (found == []) is is_readable, found
+
+
+ORDER = """
+{"type": "record", "name": "Order", "namespace": "shop", "doc": "d", "aliases": ["Old"], "fields": [
+  {"name": "id", "type": "int"},
+  {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A"]}},
+  {"name": "next", "type": ["null", "Order"], "default": null},
+  {"name": "day", "type": {"type": "int", "logicalType": "date"}}]}
+"""
+AS_JAVA_WRITES_IT = """
+{"type":"record","name":"Order","namespace":"shop","doc":"d","fields":[{"name":"id","type":"int"},
+{"name":"kind","type":{"type":"enum","name":"Kind","symbols":["A"]}},{"name":"next","type":["null","Order"],"default":null},
+{"name":"day","type":{"type":"int","logicalType":"date"}}],"aliases":["shop.Old"]}
+"""
+ODD = """
+{"fields": [
+  {"type": {"type": "int"}, "name": "id", "order": "ascending"},
+  {"name": "kind", "type": {"name": "shop.Kind", "type": "enum", "symbols": ["A"]}},
+  {"name": "next", "default": null, "type": ["null", {"type": "shop.Order"}], "aliases": []},
+  {"name": "day", "type": {"logicalType": "date", "type": "int"}}],
+ "aliases": ["Old"], "name": "shop.Order", "type": "record", "doc": "d"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_", "one", "other", "is_same"),
+    [
+        ("AVRO", ORDER, AS_JAVA_WRITES_IT, True),
+        ("AVRO", ORDER, ODD, True),
+        ("AVRO", ORDER, ORDER.replace('"doc": "d"', '"doc": "e"'), False),
+        ("AVRO", ORDER, ORDER.replace('"shop"', '"stock"'), False),
+        ("AVRO", ORDER, ORDER.replace('"logicalType": "date"', '"logicalType": "time-millis"'), False),
+        ("AVRO", ORDER, ORDER.replace('["A"]', '["A", "B"]'), False),
+        ("AVRO", ORDER, ORDER.replace('"default": null', '"order": "ignore", "default": null'), False),
+        ("AVRO", '["null", "int"]', '["int", "null"]', False),
+        ("AVRO", "int", ' {"type":"int"} ', True),
+        ("AVRO", "{", "{ ", True),
+        ("AVRO", "{", "[", False),
+        ("JSON", '{"a": 1, "b": 2}', '{"a":1,"b":2}', True),
+        ("JSON", '{"a": 1, "b": 2}', '{"b":2,"a":1}', None),
+        ("PROTOBUF", "message A { int32 x = 1; }", "// one\nmessage A {\n  int32 x=1; /* x\n */\n}\n", True),
+        ("PROTOBUF", 'option a = "x // y";', 'option a = "x // z";', False),
+        ("PROTOBUF", "message A { int32 x = 1; }", "message A { int32 x = 11; }", False),
+        ("PROTOBUF", "message A { int32 x = 1; }", "message A { int32x = 1; }", False),
+    ],
+)
+def test_the_same_schema(type_: str, one: str, other: str, is_same: bool | None) -> None:
+    """Java's client sends what it parsed, Python's the text of the file. None: only if it is normalized."""
+    schemas = [RegisteredSchema(type=SchemaType(type_), text=text) for text in (one, other)]
+    assert same_schema(*schemas) is (is_same is True)
+    assert same_schema(*schemas, normalize=True) is (is_same is not False)
+    if type_ == "AVRO" and is_same and one not in ("int", "{"):
+        assert problems(*(parse(each, {}) for each in schemas)) == []
 
 
 def proto(body: str, head: str = 'syntax = "proto3"; package p;') -> Any:

@@ -36,7 +36,7 @@ class Level(StrEnum):
     @classmethod
     def of(cls, text: object) -> Level:
         try:
-            return cls(str(text).upper())
+            return cls(text.upper() if isinstance(text, str) else "")
         except ValueError:
             names = ", ".join(cls)
             raise RegistryError(

@@ -39,7 +39,8 @@ from duralog.broker.registry.levels import Level, Mode
 from duralog.broker.registry.schemas_log import SchemasLog, schema_key, subject_key
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
-from duralog.schemas.compatibility import ParsedSchema, canonical_text, parse
+from duralog.schemas.compatibility import ParsedSchema, parse
+from duralog.schemas.compatibility.identity import same_schema
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, SubjectVersion, context_of, in_context
 from duralog.schemas.schemas_topic import GLOBAL
 
@@ -136,7 +137,8 @@ class Registry:
         found = self.versions(subject, deleted=True)
         if not deleted and all(one.deleted for one in found):
             raise RegistryError(SUBJECT_NOT_FOUND, f"subject {subject!r} not found")
-        same = [one for one in found if _is_same(one.schema, given.schema, normalize) and (deleted or not one.deleted)]
+        there = [one for one in found if deleted or not one.deleted]
+        same = [one for one in there if same_schema(one.schema, given.schema, normalize=normalize)]
         if not same:
             raise RegistryError(SCHEMA_NOT_FOUND, "schema not found")
         return same[-1]
@@ -149,7 +151,7 @@ class Registry:
         schema = replace(given.schema, context=context_of(subject))
         known = self.catalogue.versions(subject)
         for one in known:
-            if _is_same(one.schema, schema, normalize) and given.schema.id in (None, -1, one.schema.id):
+            if same_schema(one.schema, schema, normalize=normalize) and given.schema.id in (None, -1, one.schema.id):
                 return one
         mode = self._check_writable(subject)
         parsed = self.parsed(schema)
@@ -183,11 +185,11 @@ class Registry:
         known = {number: self.catalogue.by_id(number, schema.context) for number in self.catalogue.ids(schema.context)}
         if wanted not in (None, -1):
             there = known.get(wanted)
-            if there is not None and not _is_same(there, schema, normalize):
+            if there is not None and not same_schema(there, schema, normalize=normalize):
                 raise RegistryError(ID_DOES_NOT_MATCH, f"id {wanted} belongs to another schema")
             return there or replace(schema, id=wanted, guid=None)
         for there in known.values():
-            if there is not None and _is_same(there, schema, normalize):
+            if there is not None and same_schema(there, schema, normalize=normalize):
                 return there
         return replace(schema, id=max(known, default=0) + 1, guid=None)
 
@@ -285,17 +287,21 @@ class Registry:
     def set_level(self, subject: str, level: Level) -> None:
         if subject != GLOBAL:
             _check_subject(subject)
+        self._check_writable(subject)
         self._log.append([(subject_key("CONFIG", subject), {"compatibilityLevel": str(level)})])
 
     def reset_level(self, subject: str) -> Level:
         """To the global one, or the global one to its default. Returns what it was."""
         before = self.own_level(subject)
+        self._check_writable(subject)
         self._log.append([(subject_key("CONFIG", subject), None)])
         return before
 
     def mode(self, subject: str) -> Mode:
+        """What holds for a subject."""
         own = self._log.modes
-        return Mode.of(own.get(subject, own.get(GLOBAL, Mode.READWRITE)))
+        for_all = Mode.of(own.get(GLOBAL, Mode.READWRITE))
+        return for_all if for_all is Mode.READONLY_OVERRIDE else Mode.of(own.get(subject, for_all))
 
     def own_mode(self, subject: str) -> Mode:
         found = self._log.modes.get(subject)
@@ -321,7 +327,8 @@ class Registry:
     def _check_writable(self, subject: str) -> Mode:
         mode = self.mode(subject)
         if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
-            raise RegistryError(NOT_PERMITTED, f"subject {subject!r} is in mode {mode}")
+            what = "the registry" if subject == GLOBAL else f"subject {subject!r}"
+            raise RegistryError(NOT_PERMITTED, f"{what} is in mode {mode}")
         return mode
 
 
@@ -356,12 +363,6 @@ def _value(one: SubjectVersion) -> dict[str, Any]:
             {"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references
         ]
     return {**fields, "schema": schema.text, "deleted": one.deleted}
-
-
-def _is_same(one: RegisteredSchema, other: RegisteredSchema, normalize: bool) -> bool:
-    if (one.type, one.references) != (other.type, other.references):
-        return False
-    return one.text == other.text or canonical_text(one, normalize) == canonical_text(other, normalize)
 
 
 def _check_subject(subject: str) -> None:

@@ -300,7 +300,8 @@ def _set_level(registry: Registry, call: Call) -> Answer:
     for name, value in fields.items():
         if name not in ("compatibility", "compatibilityLevel") and value not in (None, False):
             raise RegistryError(_UNPROCESSABLE, f"the config `{name[:40]}` is not supported: leave it out")
-    level = Level.of(fields.get("compatibility"))
+    # Under the name of the answer, too.
+    level = Level.of(fields.get("compatibility") or fields.get("compatibilityLevel") or "")
     registry.set_level(call.subject() if call.parts else GLOBAL, level)
     return {"compatibility": str(level)}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import LATEST, SchemaCatalogue
-from duralog.schemas.compatibility import canonical_text
+from duralog.schemas.compatibility.identity import same_schema
 from duralog.schemas.decode_options import Decode, ReadRecords, read_catalogue
 from duralog.schemas.encoding.payload_encoder import EncoderPlan, PayloadEncoder
 from duralog.schemas.payload_decoder import FORMATS, Format
@@ -145,9 +145,8 @@ class _Part:
             except SchemaError as error:
                 hint = "" if may_register else ". Register it first, or leave out --no-register"
                 raise SchemaError(f"{error}{hint}") from None
-        wanted = canonical_text(schema, normalize=True)
         for version in reversed(self.catalogue().versions(self.subject)):
-            if version.schema.type is schema.type and canonical_text(version.schema, normalize=True) == wanted:
+            if same_schema(version.schema, replace(schema, references=version.schema.references), normalize=True):
                 return version.schema
         raise SchemaError(
             f"the schema of the {self.part}s is not a version of subject {self.subject!r} in the topic"

@@ -53,7 +53,7 @@ def _parse(schema: RegisteredSchema, references: tuple[tuple[str, str], ...]) ->
         from duralog.schemas.compatibility.protobuf import parse_protobuf
 
         content = parse_protobuf(schema.text, texts)
-    return ParsedSchema(schema.type, canonical_text(schema, normalize=True), content)
+    return ParsedSchema(schema.type, _without_blanks(schema), content)
 
 
 _kept = lru_cache(_MOST_KEPT)(_parse)
@@ -86,13 +86,11 @@ def _problems(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
     return protobuf_problems(reader.content, writer.content)
 
 
-def canonical_text(schema: RegisteredSchema, normalize: bool = False) -> str:
-    """The text by which schemas are equal: without white space in JSON, and with sorted attributes if normalized."""
+def _without_blanks(schema: RegisteredSchema) -> str:
     if schema.type is SchemaType.PROTOBUF:
         return "\n".join(line.strip() for line in schema.text.splitlines() if line.strip())
     try:
-        # A name alone is an Avro schema too, without its quotation marks.
-        return json.dumps(json.loads(schema.text), separators=(",", ":"), ensure_ascii=False, sort_keys=normalize)
-    except (ValueError, RecursionError):
-        # Also text that is not a schema: one that another client has written must not hide the others.
+        return json.dumps(json.loads(schema.text), separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+    except ValueError:
+        # A name alone is an Avro schema, too, without its quotation marks.
         return schema.text.strip()
