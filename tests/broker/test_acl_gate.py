@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from duralog.config.server_settings import STANDARD_AUTHORIZER
 from duralog.errors import InvalidConfig, StorageError
 from duralog.format import record_batch
 from duralog.format.record import Record
-from duralog.storage.metadata.acls import Acl, Operation, PatternType, Permission, ResourceType
+from duralog.storage.metadata.acls import OPERATIONS_OF, Acl, Operation, PatternType, Permission, ResourceType
 from tests.support.broker.raw_client import RawClient
 from tests.support.waiting import wait_until
 
@@ -271,6 +274,31 @@ class TestDecisions:
             assert not authorizer.allows(request_of(sender), operation, ResourceType.GROUP, "seen")
         assert authorizer._decisions == {}
         assert authorizer.allows(request_of("ana"), Operation.DESCRIBE, ResourceType.TOPIC, "seen")
+
+    def test_all_operations_at_once_are_those_that_are_allowed_one_by_one(self) -> None:
+        dice = random.Random(5)
+        names = ["a", "ab", "abc", "b", "*"]
+        for number in range(300):
+            entries = [
+                Acl(
+                    dice.choice((ResourceType.TOPIC, ResourceType.GROUP)),
+                    dice.choice(names),
+                    dice.choice((PatternType.LITERAL, PatternType.PREFIXED)),
+                    dice.choice(("User:ana", "User:bob", "User:*")),
+                    dice.choice(("*", "127.0.0.1", "10.0.0.1")),
+                    dice.choice(list(Operation)[2:]),
+                    dice.choice((Permission.ALLOW, Permission.ALLOW, Permission.DENY)),
+                )
+                for _ in range(dice.randrange(6))
+            ]
+            authorizer = Authorizer(partial(list, entries), ["User:root"], allow_if_no_acl=number % 2 == 0)
+            for name, sender in product(names, ("ana", "eve", "root")):
+                request = request_of(sender)
+                for kind in (ResourceType.TOPIC, ResourceType.GROUP):
+                    one_by_one = sum(
+                        1 << each for each in OPERATIONS_OF[kind] if authorizer.shows(request, each, kind, name)
+                    )
+                    assert authorizer.allowed_operations(request, kind, name) == one_by_one, (name, sender, entries)
 
     def test_entries_that_come_later_count(self) -> None:
         entries: list[Acl] = []

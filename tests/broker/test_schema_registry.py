@@ -316,6 +316,26 @@ def test_a_comparison_that_would_not_end(client: Client, monkeypatch: pytest.Mon
     assert "steps to compare" in found["message"]
 
 
+def test_a_comparison_with_many_versions_has_one_limit(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other requests wait for it, and who may only look can ask for it."""
+    monkeypatch.setattr(work, "MAX_STEPS", 2_000)
+
+    def union(*order: int) -> str:
+        return json.dumps([{"type": "fixed", "name": f"F{n}", "size": 1} for n in order])
+
+    client.ask("PUT", "/config/many", {"compatibility": "NONE"})
+    orders = [tuple(range(n, 30)) + tuple(range(n)) for n in range(30)]
+    for order in orders:
+        assert client.register("many", union(*order))[0] == 200
+    client.ask("PUT", "/config/many", {"compatibility": "FULL"})
+    latest = client.ask("POST", "/compatibility/subjects/many/versions", {"schema": union(*reversed(orders[0]))})
+    assert latest[1] == {"is_compatible": True}, "one version takes fewer steps"
+    client.ask("PUT", "/config/many", {"compatibility": "FULL_TRANSITIVE"})
+    status, found = client.register("many", union(*reversed(orders[0])))
+    assert status == 409
+    assert "more than 20,000 steps to compare" in found["message"]
+
+
 def test_white_space_is_no_other_schema(client: Client) -> None:
     """One id has one text: a record that gives it another would be ignored, and the subject would not exist."""
     first = client.register("space-1", '{"type":"fixed","name":"Space","size":4}')[1]

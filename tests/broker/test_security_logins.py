@@ -7,6 +7,7 @@ import struct
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Listening
 from duralog.broker.security.salt_key import salt_key
 from duralog.broker.security.scram import MadeUpCredentials, ScramLogin
+from duralog.broker.wire import messages
 from duralog.broker.wire.principal import Principal
 from duralog.config import BrokerConfig
 from duralog.format.filenames import SCRAM_SALT_KEY
@@ -249,6 +251,22 @@ class TestStates:
         answer = client.ask(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
         assert answer.error_code == ILLEGAL_STATE
         assert client.is_closed_by_peer()
+
+    def test_a_large_one_is_refused_without_decoding_it(
+        self, client: RawClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        decoded: list[int] = []
+        decode = messages.decode_request
+
+        def noted(api_key: int, version: int, body: Any) -> Any:
+            decoded.append(api_key)
+            return decode(api_key, version, body)
+
+        monkeypatch.setattr(messages, "decode_request", noted)
+        handshake(client, "PLAIN")
+        client.send(METADATA, 9, {"topics": [{"name": "t"}] * 1000})
+        assert client.is_closed_by_peer()
+        assert METADATA not in decoded
 
     def test_authenticate_before_the_handshake(self, client: RawClient) -> None:
         client.send(SASL_AUTHENTICATE, 2, {"auth_bytes": b"x"})

@@ -15,6 +15,7 @@ from duralog.broker.audit import log as audit_log
 from duralog.broker.audit.changes import CHANGES
 from duralog.broker.audit.log import AuditLog, read_last
 from duralog.broker.audit.recorder import AuditRecorder, Changed
+from duralog.broker.handlers import load_apis
 from duralog.broker.wire.principal import Principal
 from duralog.broker.wire.request import Request
 from duralog.storage.metadata.acls import Operation, ResourceType
@@ -211,6 +212,33 @@ def test_a_quota_is_recorded_with_the_entity_of_the_answer() -> None:
         Changed("QUOTA", "user a", 42, "rate=1"),
         Changed("QUOTA", "client <default>, user b", 0, "rate=2"),
     ]
+
+
+def test_a_moved_partition_is_recorded_with_its_new_directory() -> None:
+    def directory(path: str, *numbers: int) -> SimpleNamespace:
+        return SimpleNamespace(path=path, topics=[SimpleNamespace(name="t", partitions=numbers)])
+
+    answered = [{"partition_index": 0, "error_code": 0}, {"partition_index": 1, "error_code": 57}]
+    found = CHANGES["AlterReplicaLogDirs"](
+        SimpleNamespace(dirs=[directory("/a", 0), directory("/gone", 1)]),
+        {"results": [{"topic_name": "t", "partitions": answered}]},
+    )
+    assert list(found) == [
+        Changed("TOPIC", "t", 0, "partition 0 to /a"),
+        Changed("TOPIC", "t", 57, "partition 1 to /gone"),
+    ]
+
+
+def test_every_api_that_changes_something_is_recorded() -> None:
+    """A new API goes into one of these: it changes something that an operator wants to find again, or not."""
+    names = {api.name for api in load_apis().values()}
+    assert CHANGES.keys() <= names
+    reading = {name for name in names if name.startswith(("Describe", "List", "Fetch", "Find", "OffsetF", "Sasl"))}
+    of_records = {"Produce", "OffsetCommit", "TxnOffsetCommit", "WriteTxnMarkers", "EndTxn", "InitProducerId"}
+    of_records |= {"AddOffsetsToTxn", "AddPartitionsToTxn"}
+    of_members = {"ConsumerGroupHeartbeat", "Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"}
+    others = {"ApiVersions", "ConsumerGroupDescribe", "Metadata"}  # Metadata records the topics that it creates itself.
+    assert names - CHANGES.keys() == reading | of_records | of_members | others
 
 
 def recorder_of(log: AuditLog, soon: list[Callable[[], None]], now_ms: list[float]) -> AuditRecorder:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from duralog.errors import SchemaError
 from duralog.schemas.compatibility.json_schema import JsonSchema, json_schema_problems
+from duralog.schemas.compatibility.work import Work
 
 
 def problems(reader: Any, writer: Any) -> list[str]:
-    return json_schema_problems(JsonSchema(json.dumps(reader)), JsonSchema(json.dumps(writer)))
+    return json_schema_problems(JsonSchema(json.dumps(reader)), JsonSchema(json.dumps(writer)), Work())
 
 
 def of(properties: Any = None, **more: Any) -> dict[str, Any]:
@@ -83,13 +84,13 @@ def test_recursion_ends() -> None:
 @pytest.mark.parametrize("text", ["{", "7", '"a"', "[" * 100_000, '{"$ref": "#/a"}', '{"$ref": "other.json"}'])
 def test_bad_schemas_are_refused(text: str) -> None:
     with pytest.raises(SchemaError):
-        json_schema_problems(JsonSchema(text), JsonSchema('{"type": "integer"}'))
+        json_schema_problems(JsonSchema(text), JsonSchema('{"type": "integer"}'), Work())
 
 
 def test_cycles_of_references_are_refused() -> None:
     text = '{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}'
     with pytest.raises(SchemaError, match="cycle"):
-        json_schema_problems(JsonSchema(text), JsonSchema("{}"))
+        json_schema_problems(JsonSchema(text), JsonSchema("{}"), Work())
 
 
 VALUES = st.recursive(

@@ -59,6 +59,21 @@ def _deleted_records(_: Any, answer: Fields) -> Iterator[Changed]:
             yield Changed("TOPIC", topic["name"], one["error_code"], detail)
 
 
+def _moved_partitions(message: Any, answer: Fields) -> Iterator[Changed]:
+    # Of a partition that is named twice, the last one counts, as in the answer.
+    places = {
+        (topic.name, number): directory.path
+        for directory in message.dirs
+        for topic in directory.topics
+        for number in topic.partitions
+    }
+    for topic in answer["results"]:
+        name = topic["topic_name"]
+        for one in topic["partitions"]:
+            number = one["partition_index"]
+            yield Changed("TOPIC", name, one["error_code"], f"partition {number} to {places.get((name, number))}")
+
+
 def _altered_configs(message: Any, answer: Fields) -> Iterator[Changed]:
     if _checked_only(message):
         return
@@ -170,6 +185,7 @@ CHANGES: Mapping[str, Callable[[Any, Fields], Iterable[Changed]]] = {
     "DeleteTopics": _deleted_topics,
     "CreatePartitions": _created_partitions,
     "DeleteRecords": _deleted_records,
+    "AlterReplicaLogDirs": _moved_partitions,
     "AlterConfigs": _altered_configs,
     "IncrementalAlterConfigs": _altered_configs,
     "CreateAcls": _created_acls,
@@ -181,6 +197,5 @@ CHANGES: Mapping[str, Callable[[Any, Fields], Iterable[Changed]]] = {
     "ElectLeaders": _whole("CLUSTER"),
     "AlterPartitionReassignments": _whole("CLUSTER"),
     "UpdateFeatures": _whole("CLUSTER"),
-    "UnregisterBroker": _whole("CLUSTER"),
 }
 """By the names of the APIs: what a request, and its answer, changed."""

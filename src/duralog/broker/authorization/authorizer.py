@@ -50,6 +50,12 @@ _IMPLYING: dict[int, tuple[int, ...]] = {
     Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL),
 }
 """The operations of entries that allow this one, where there are more than itself and ALL."""
+_ALL_BITS = {kind: sum(1 << each for each in operations) for kind, operations in OPERATIONS_OF.items()}
+_ALLOWED_BITS: dict[int, int] = {
+    given: sum(1 << each for each in Operation if given in _IMPLYING.get(each, (each, Operation.ALL)))
+    for given in Operation
+}
+"""The bits of the operations that an entry for one of them allows."""
 _ANY_NAME = "hardcode"
 """A name that Kafka asks for to find out whether a principal may use any resource."""
 
@@ -159,9 +165,29 @@ class Authorizer:
         return self._decide(key) if decision is None else decision
 
     def allowed_operations(self, request: Request, resource_type: ResourceType, name: str) -> int:
-        """The bits of all operations on a resource that the sender may do, by Kafka's numbers."""
-        operations = OPERATIONS_OF[resource_type]
-        return sum(1 << each for each in operations if self.shows(request, each, resource_type, name))
+        """The bits of all operations on a resource that the sender may do, by Kafka's numbers.
+
+        All are decided at once and not cached: a request may ask for those of 100,000 names.
+        """
+        everything = _ALL_BITS[resource_type]
+        principal, host = request.principal, request.client_host
+        if str(principal) in self._super_users:
+            return everything
+        principals = _principals(principal)
+        index = self._indexes.get(resource_type)
+        is_named = False
+        allowed = denied = 0
+        for acl in () if index is None else index.of(name):
+            is_named = True
+            if acl.principal not in principals or acl.host not in (WILDCARD, host):
+                continue
+            if acl.permission_type == Permission.ALLOW:
+                allowed |= _ALLOWED_BITS.get(acl.operation, 0)
+            else:
+                denied |= everything if acl.operation == Operation.ALL else 1 << max(acl.operation, 0)
+        if self._allow_if_no_acl and not is_named:
+            return everything
+        return allowed & everything & ~denied
 
     def allows_any(self, request: Request, operation: int, resource_type: int) -> bool:
         """Whether the sender may do it with at least one resource of the type. Kafka's `authorizeByResourceType`."""

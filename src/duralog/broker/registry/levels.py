@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from duralog.broker.registry.answers import INVALID_COMPATIBILITY, INVALID_MODE, RegistryError
 from duralog.schemas.compatibility import ParsedSchema, problems
+from duralog.schemas.compatibility.work import Work
 
 
 class Level(StrEnum):
@@ -24,13 +25,15 @@ class Level(StrEnum):
         """Whether all earlier versions count, not only the latest."""
         return self.endswith("_TRANSITIVE")
 
-    def problems(self, new: ParsedSchema, earlier: ParsedSchema) -> list[str]:
+    def problems(self, new: ParsedSchema, earlier: ParsedSchema, work: Work) -> list[str]:
         """Why a new schema does not go with an earlier one at this level."""
         found = []
         if self.startswith(("BACKWARD", "FULL")):
-            found += [f"the new schema cannot read the old one's records: {why}" for why in problems(new, earlier)]
+            why_not = problems(new, earlier, work)
+            found += [f"the new schema cannot read the old one's records: {why}" for why in why_not]
         if self.startswith(("FORWARD", "FULL")):
-            found += [f"the old schema cannot read the new one's records: {why}" for why in problems(earlier, new)]
+            why_not = problems(earlier, new, work)
+            found += [f"the old schema cannot read the new one's records: {why}" for why in why_not]
         return found
 
     @classmethod

@@ -41,6 +41,7 @@ from duralog.errors import SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.compatibility import ParsedSchema, parse
 from duralog.schemas.compatibility.identity import same_schema
+from duralog.schemas.compatibility.work import Work
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, SubjectVersion, context_of, in_context
 from duralog.schemas.schemas_topic import GLOBAL
 
@@ -204,9 +205,12 @@ class Registry:
 
     def compare(self, level: Level, new: ParsedSchema, earlier: list[SubjectVersion]) -> list[str]:
         """Why a schema does not go with earlier versions. The newest is compared first."""
+        # Other requests wait meanwhile.
+        work = Work(versions=len(earlier))
         for one in reversed(earlier):
             try:
-                found = level.problems(new, parse(one.schema, self.catalogue.resolve(one.schema)))
+                work.add_text(one.schema.text)
+                found = level.problems(new, parse(one.schema, self.catalogue.resolve(one.schema)), work)
             except SchemaError as error:
                 return [f"version {one.version} cannot be compared: {error}"]
             if found:

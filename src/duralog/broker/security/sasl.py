@@ -34,6 +34,8 @@ _SIZE_BYTES = 4
 _SHORTEST_BETWEEN_LOGINS_MS = 1000
 """A client may not log in again more often, as in Kafka."""
 _HANDSHAKE_BYTES = SASL_HANDSHAKE.to_bytes(2, "big")
+_LARGEST_REFUSED_BYTES = 2048
+"""A larger request in place of a token ends the connection: decoding it, for an error answer, would hold up others."""
 
 
 class Login(Protocol):
@@ -149,6 +151,8 @@ class SaslSession:
             if api_key == SASL_AUTHENTICATE:
                 return self._dispatch(frame, peer)
             reason = f"Unexpected Kafka request of type {api_key} during SASL authentication."
+            if len(frame) > _LARGEST_REFUSED_BYTES:
+                return self._ended_later(CLOSE, reason)
             return self._ended_later(self._dispatch(frame, peer, (codes.ILLEGAL_SASL_STATE, reason)), reason)
         if api_key == SASL_HANDSHAKE or (api_key == API_VERSIONS and self._state is State.VERSIONS):
             return self._dispatch(frame, peer)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from duralog.errors import SchemaError
+from duralog.schemas.compatibility.work import Work
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType
 
 _MOST_KEPT = 256
@@ -59,28 +60,28 @@ def _parse(schema: RegisteredSchema, references: tuple[tuple[str, str], ...]) ->
 _kept = lru_cache(_MOST_KEPT)(_parse)
 
 
-def problems(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
+def problems(reader: ParsedSchema, writer: ParsedSchema, work: Work | None = None) -> list[str]:
     """Why the reader cannot read all that the writer may write. Empty if it can.
 
-    Raises `SchemaError` if that takes too long to find out (`duralog.schemas.compatibility.work`).
+    Raises `SchemaError` if that takes more than is left of `work`, which several comparisons may share.
     """
     try:
-        return _problems(reader, writer)
+        return _problems(reader, writer, work or Work())
     except RecursionError:
         raise SchemaError("the types are nested too deeply to compare") from None
 
 
-def _problems(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
+def _problems(reader: ParsedSchema, writer: ParsedSchema, work: Work) -> list[str]:
     if reader.type is not writer.type:
         return [f"the type of the schema changed from {writer.type} to {reader.type}"]
     if reader.type is SchemaType.AVRO:
         from duralog.schemas.compatibility.avro import avro_problems
 
-        return avro_problems(reader.content, writer.content)
+        return avro_problems(reader.content, writer.content, work)
     if reader.type is SchemaType.JSON:
         from duralog.schemas.compatibility.json_schema import json_schema_problems
 
-        return json_schema_problems(reader.content, writer.content)
+        return json_schema_problems(reader.content, writer.content, work)
     from duralog.schemas.compatibility.protobuf import protobuf_problems
 
     return protobuf_problems(reader.content, writer.content)

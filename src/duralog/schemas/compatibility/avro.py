@@ -35,16 +35,16 @@ _PROMOTIONS = {
 }
 
 
-def avro_problems(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+def avro_problems(reader: AvroSchema, writer: AvroSchema, work: Work) -> list[str]:
     """Why the reader cannot read all that the writer may write. Empty if it can."""
-    return _Check().problems(reader.root, writer.root, "/")
+    return _Check(work).problems(reader.root, writer.root, "/")
 
 
 class _Check:
-    def __init__(self) -> None:
+    def __init__(self, work: Work) -> None:
         self._answers: dict[tuple[int, int], list[str]] = {}
         """By pairs of types. A pair that is being compared is taken to be right: a recursive type ends there."""
-        self._work = Work()
+        self._work = work
 
     def problems(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
         pair = (id(reader), id(writer))

@@ -55,9 +55,9 @@ class JsonSchema:
         return found
 
 
-def json_schema_problems(reader: JsonSchema, writer: JsonSchema) -> list[str]:
+def json_schema_problems(reader: JsonSchema, writer: JsonSchema, work: Work) -> list[str]:
     """Why the reader's schema refuses values that the writer's allows. Empty if it allows all of them."""
-    check = _Check(reader, writer, Work())
+    check = _Check(reader, writer, work)
     check.compare(reader.root, writer.root, "#")
     return check.problems[:MAX_PROBLEMS]
 

@@ -1,4 +1,4 @@
-"""What one comparison of two schemas may cost. They come from clients: a few kilobytes can describe endless choices."""
+"""What a comparison of schemas may cost. They come from clients: a few kilobytes can describe endless choices."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from duralog.errors import SchemaError
 MAX_PROBLEMS = 50
 MAX_STEPS = 500_000
 """Some seconds at most. A schema of 1,000 fields takes a few thousand."""
+_MOST_TIMES = 10
+_CHARACTERS_PER_STEP = 16
 
 
 class Work:
-    """Counts the steps of one comparison."""
+    """Counts the steps of one comparison, or of those with several versions."""
 
-    def __init__(self) -> None:
-        self._left = MAX_STEPS
+    def __init__(self, versions: int = 1) -> None:
+        self._most = MAX_STEPS * min(versions, _MOST_TIMES)
+        self._left = self._most
 
     def add(self, steps: int = 1) -> None:
         self._left -= steps
         if self._left < 0:
-            raise SchemaError(f"it takes more than {MAX_STEPS:,} steps to compare: split it into smaller schemas")
+            raise SchemaError(f"it takes more than {self._most:,} steps to compare: split it into smaller schemas")
+
+    def add_text(self, text: str) -> None:
+        """A schema has to be parsed."""
+        self.add(len(text) // _CHARACTERS_PER_STEP)
