@@ -115,8 +115,24 @@ def assert_same_in_one_go(piece: Piece, view: View, first: int) -> None:
     for table in piece.to_arrow(max_decompressed_bytes=MAX_DECOMPRESSED_BYTES, on_corrupt=report):
         table.validate(full=True)
         records += as_records(table)
-    assert records == [record for number, some in view.records.items() if number >= first for record in some]
-    assert refusals == {number: found for number, found in view.refusals.items() if number >= first}
+    due = [record for number, some in view.records.items() if number >= first for record in some]
+    refused = {number: found for number, found in view.refusals.items() if number >= first}
+    assert records == due
+    assert refusals == refused
+    # Columns that nobody wants are checked as well, and those of other offsets.
+    refusals.clear()
+    middle = due[len(due) // 2].offset if due else 0
+    found: list[tuple[int, bytes | None]] = []
+    for table in piece.to_arrow(
+        columns=["offset", "value"],
+        offsets=(middle, 2**63 - 1),
+        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        on_corrupt=report,
+    ):
+        table.validate(full=True)
+        found += zip(table.column("offset").to_pylist(), table.column("value").to_pylist(), strict=True)
+    assert found == [(record.offset, record.value) for record in due if middle <= record.offset < 2**63 - 1]
+    assert refusals == refused
 
 
 def assert_same_keys(piece: Piece, view: View, first: int, *, first_offset: int) -> None:

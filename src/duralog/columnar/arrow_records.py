@@ -79,8 +79,10 @@ def _gathered_column(name: str, records: GatheredRecords) -> pa.Array:
         rows = records.rows
         return _timestamp_types(types, len(records), lambda: np.repeat(types[rows], counts[rows]))
     if name == schema.KEY:
+        assert records.keys is not None
         return _binary(records.keys)
     if name == schema.VALUE:
+        assert records.values is not None
         return _binary(records.values)
     assert name == schema.HEADERS
     return _headers(records.data, records.headers_position, records.header_offsets)

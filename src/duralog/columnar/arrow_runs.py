@@ -1,4 +1,4 @@
-"""Decoding the batches of a piece for Arrow: read and gathered in one go.
+"""Decoding the batches of a piece for Arrow: read and gathered in one go, only the columns that are wanted.
 
 What that kernel does not take (old messages, a batch larger than a chunk, one at the very end of the bytes) comes as
 decoded records, which are gathered later. The records, their order and the refusals are those of `RunDecoder`.
@@ -6,7 +6,8 @@ decoded records, which are gathered later. The records, their order and the refu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,15 @@ from duralog.errors import Fault
 from duralog.kernels.direct import PADDING, decode_direct
 
 
+@dataclass(frozen=True, slots=True)
 class ArrowDecoder(RunDecoder):
     """Decodes for Arrow only: keys and values are gathered on the way, where whole batches fit a chunk."""
+
+    columns: Collection[str] | None
+    """Keys, values and headers are not copied unless they are among these. None for all."""
+
+    def _is_wanted(self, name: str) -> bool:
+        return self.columns is None or name in self.columns
 
     def _decode_records(self, span: Span, *, is_packed: bool) -> Iterator[Chunk]:
         batch = 0
@@ -30,20 +38,22 @@ class ArrowDecoder(RunDecoder):
                 self._refuse_records(span, batch, Fault(fault), position, is_packed)
                 batch += 1
             elif not len(records) and batch < len(span.rows):
-                yield from super()._decode_records(span.part(batch, batch + 1), is_packed=is_packed)
+                left = span.part(batch, batch + 1)
+                yield from RunDecoder._decode_records(self, left, is_packed=is_packed)
                 batch += 1
 
     def _gather(self, span: Span, first: int) -> tuple[int, int, int, GatheredRecords]:
         room = self._room(span, first)
         room_bytes = min(int(np.sum(span.ends[first:] - span.begins[first:])), CHUNK_BYTES) + PADDING
-        offset, timestamp, headers_position = (np.empty(room, np.int64) for _ in range(3))
-        header_offsets, key_offsets, value_offsets = (np.empty(room + 1, np.int32) for _ in range(3))
-        key_bits, value_bits = (np.full((room + 7) // 8, 0xFF, np.uint8) for _ in range(2))
-        keys, values = (np.empty(room_bytes, np.uint8) for _ in range(2))
+        offset, timestamp = np.empty(room, np.int64), np.empty(room, np.int64)
+        keys, values = (_Room.of(room, room_bytes if self._is_wanted(name) else None) for name in ("key", "value"))
+        has_headers = self._is_wanted("headers")
+        headers_position = np.empty(room if has_headers else 0, np.int64)
+        header_offsets = np.empty(room + 1 if has_headers else 0, np.int32)
         fault, batch, position, filled = decode_direct(
             *(span.data, span.begins, span.ends, self.batches, span.rows, CHUNK_BYTES, first),
             *(offset, timestamp, headers_position, header_offsets),
-            *(key_offsets, key_bits, keys, value_offsets, value_bits, values),
+            *(keys.offsets, keys.bits, keys.content, values.offsets, values.bits, values.content),
         )
         records = GatheredRecords(
             data=span.data,
@@ -51,15 +61,32 @@ class ArrowDecoder(RunDecoder):
             timestamp=timestamp[:filled],
             headers_position=headers_position[:filled],
             header_offsets=header_offsets[: filled + 1],
-            keys=_fields(key_offsets[: filled + 1], key_bits, keys),
-            values=_fields(value_offsets[: filled + 1], value_bits, values),
+            keys=keys.filled(filled),
+            values=values.filled(filled),
             rows=span.rows[first:batch],
             batches=self.batches,
         )
         return fault, batch, position, records
 
 
-def _fields(offsets: NDArray[np.int32], validity: NDArray[np.uint8], content: NDArray[np.uint8]) -> ArrowBinary:
-    # There was room for the worst case, all key or all value. Shrinking in place gives back what is too much.
-    content.resize(int(offsets[-1]), refcheck=False)
-    return ArrowBinary(offsets, validity[: (len(offsets) + 6) // 8], content)
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """For the keys or values of records; empty for none."""
+
+    offsets: NDArray[np.int32]
+    bits: NDArray[np.uint8]
+    content: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, rows: int, content_bytes: int | None) -> _Room:
+        if content_bytes is None:
+            return cls(np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.uint8))
+        bits = np.full((rows + 7) // 8, 0xFF, np.uint8)
+        return cls(np.empty(rows + 1, np.int32), bits, np.empty(content_bytes, np.uint8))
+
+    def filled(self, rows: int) -> ArrowBinary | None:
+        if not len(self.offsets):
+            return None
+        # There was room for the worst case, all key or all value. Shrinking in place gives back what is too much.
+        self.content.resize(int(self.offsets[rows]), refcheck=False)
+        return ArrowBinary(self.offsets[: rows + 1], self.bits[: (rows + 7) // 8], self.content)

@@ -38,6 +38,10 @@ class DecodedRecords:
     def __len__(self) -> int:
         return len(self.columns)
 
+    @property
+    def offset(self) -> NDArray[np.int64]:
+        return self.columns.offset
+
     def take(self, rows: NDArray[Any] | slice) -> DecodedRecords:
         """These of the records, by their places or by a mark for each, over the same bytes."""
         columns = RecordColumns(*(np.ascontiguousarray(column[rows]) for column in self.columns.arrays))
@@ -90,8 +94,9 @@ class GatheredRecords:
     timestamp: NDArray[np.int64]
     headers_position: NDArray[np.int64]
     header_offsets: NDArray[np.int32]
-    keys: ArrowBinary
-    values: ArrowBinary
+    keys: ArrowBinary | None
+    values: ArrowBinary | None
+    """None if they are not wanted. Headers that are not wanted have empty arrays."""
     rows: NDArray[np.intp]
     batches: NDArray[Any]
 
@@ -109,3 +114,16 @@ class GatheredRecords:
 
 
 Chunk = DecodedRecords | GatheredRecords
+
+
+def places_between(offsets: NDArray[np.int64], start_offset: int, end_offset: int) -> slice | NDArray[np.intp]:
+    """Where the offsets from `start_offset` up to, not including, `end_offset` are.
+
+    A slice if they lie together, as they do where offsets rise: then nothing has to be copied.
+    """
+    inside = (offsets >= start_offset) & (offsets < end_offset)
+    count = int(np.count_nonzero(inside))
+    first = int(inside.argmax()) if count else 0
+    if inside[first : first + count].all():
+        return slice(first, first + count)
+    return np.flatnonzero(inside)

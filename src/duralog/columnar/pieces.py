@@ -10,7 +10,7 @@ reading (`fault`), since the start of the next batch is not known then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duralog.columnar.arrow_runs import ArrowDecoder
-from duralog.columnar.decoded import DecodedRecords
+from duralog.columnar.decoded import DecodedRecords, places_between
 from duralog.columnar.refusals import OnCorruptBatch, Refusals, scan_fault
 from duralog.columnar.runs import Rows, RunDecoder
 from duralog.errors import CorruptRecord, Fault
@@ -94,8 +94,8 @@ class Piece:
         A corrupt batch, by its checksum or by its contents, raises `CorruptRecord` after the records before it were
         yielded. With `on_corrupt(error, row)` it is reported there and skipped.
         """
-        chunks = self._decoder(RunDecoder, max_decompressed_bytes, on_corrupt).decode(self._rows(rows))
-        return cast("Iterator[DecodedRecords]", chunks)
+        decoder = self._decoder(RunDecoder, max_decompressed_bytes, on_corrupt)
+        return cast("Iterator[DecodedRecords]", decoder.decode(self._rows(rows)))
 
     def to_arrow(
         self,
@@ -104,15 +104,25 @@ class Piece:
         topic: str | None = None,
         partition: int | None = None,
         columns: Sequence[str] | None = None,
+        offsets: tuple[int, int] | None = None,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         on_corrupt: OnCorruptBatch | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The same records as Arrow record batches, which is faster than `decode` and its chunks' `to_arrow`."""
-        # Without both keys and values, positions are better: then nothing is copied in vain.
-        is_gathered = columns is None or {"key", "value"} <= set(columns)
-        decoder = self._decoder(ArrowDecoder if is_gathered else RunDecoder, max_decompressed_bytes, on_corrupt)
+        """The same records as Arrow record batches, which is faster than `decode` and its chunks' `to_arrow`.
+
+        With `offsets`, only the records from the first up to, not including, the second, and no empty batches.
+        """
+        decoder = self._decoder(ArrowDecoder, max_decompressed_bytes, on_corrupt, columns)
         for chunk in decoder.decode(self._rows(rows)):
-            yield chunk.to_arrow(topic=topic, partition=partition, columns=columns)
+            batch = chunk.to_arrow(topic=topic, partition=partition, columns=columns)
+            if offsets is None:
+                yield batch
+                continue
+            places = places_between(chunk.offset, *offsets)
+            if not isinstance(places, slice):
+                yield batch.take(places)
+            elif places.start < places.stop:
+                yield batch.slice(places.start, places.stop - places.start)
 
     def _rows(self, rows: Rows | None) -> Rows:
         if rows is None:
@@ -120,15 +130,15 @@ class Piece:
         return np.ascontiguousarray(rows, np.intp)
 
     def _decoder(
-        self, kind: type[RunDecoder], max_decompressed_bytes: int, on_corrupt: OnCorruptBatch | None
+        self,
+        kind: Callable[..., RunDecoder],
+        max_decompressed_bytes: int,
+        on_corrupt: OnCorruptBatch | None,
+        *options: Any,
     ) -> RunDecoder:
-        return kind(
-            data=self.data,
-            batches=self.batches,
-            begins=self.batches["position"] - self.position,
-            max_decompressed_bytes=max_decompressed_bytes,
-            refusals=Refusals(self.name, self.batches, on_corrupt),
-        )
+        begins = self.batches["position"] - self.position
+        refusals = Refusals(self.name, self.batches, on_corrupt)
+        return kind(self.data, self.batches, begins, max_decompressed_bytes, refusals, *options)
 
 
 def read_pieces(

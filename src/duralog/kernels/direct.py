@@ -1,8 +1,9 @@
 """Records of v2 batches straight into the buffers of Arrow arrays: each record is read and copied in one go.
 
 The same records and faults as `duralog.kernels.decode` followed by `duralog.kernels.gather`, for who wants nothing but
-Arrow: the positions in between are not written. Fields are copied in vectors that may overshoot. So a batch is taken
-only if it would fit were it all key or all value, and if it ends `PADDING` bytes before the end of the data.
+Arrow: the positions in between are not written, and columns that nobody asked for are checked and not copied. Fields
+are copied in vectors that may overshoot. So a batch is taken only if it would fit were it all key or all value, and if
+it ends `PADDING` bytes before the end of the data.
 """
 
 from __future__ import annotations
@@ -63,17 +64,25 @@ def decode_direct(
     Stops, too, in front of a batch that there is no room for, that would make it more than `max_bytes` of records, or
     that ends too near to the end of the data. The bits of nulls are cleared in `key_bits` and `value_bits`.
 
-    REQUIRES: 0 <= begins[i] <= ends[i] <= len(data); max_bytes < 2^31; for N rows of `offset` and `timestamp`, N of
-    `headers_position`, N bits, and N + 1 of the three columns of offsets.
+    Keys, values or headers are left out if their column of offsets is empty. Then their other arrays are not touched.
+
+    REQUIRES: 0 <= begins[i] <= ends[i] <= len(data); max_bytes < 2^31; for N rows of `offset` and `timestamp`, and of
+    what is not left out, N of `headers_position`, N bits, and N + 1 of the three columns of offsets.
     """
     filled = 0
     used_bytes = 0
     key_end = np.int64(0)
     value_end = np.int64(0)
     header_end = np.int64(0)
-    key_offsets[0] = 0
-    value_offsets[0] = 0
-    header_offsets[0] = 0
+    has_keys = len(key_offsets) > 0
+    has_values = len(value_offsets) > 0
+    has_headers = len(header_offsets) > 0
+    if has_keys:
+        key_offsets[0] = 0
+    if has_values:
+        value_offsets[0] = 0
+    if has_headers:
+        header_offsets[0] = 0
     while batch < len(rows):
         header = batches[rows[batch]]
         count = np.int64(header.record_count)
@@ -85,7 +94,9 @@ def decode_direct(
         used_bytes += size
         if count > len(offset) - filled or used_bytes > max_bytes or end > len(data) - PADDING:
             return _NONE, batch, position, filled
-        if size > len(keys) - PADDING - key_end or size > len(values) - PADDING - value_end:
+        if has_keys and size > len(keys) - PADDING - key_end:
+            return _NONE, batch, position, filled
+        if has_values and size > len(values) - PADDING - value_end:
             return _NONE, batch, position, filled
         base_offset = header.base_offset
         base_timestamp = header.base_timestamp
@@ -103,24 +114,27 @@ def decode_direct(
             position = record_end
             offset[row] = base_offset + offset_delta
             timestamp[row] = base_timestamp + (timestamp_delta & delta_mask)
-            headers_position[row] = headers
-            if key_bytes < 0:
-                _clear_bit(key_bits, row)
-            else:
-                for moved in range(0, key_bytes, VECTOR_BYTES):
-                    copy_vector(data, key + moved, keys, key_end + moved)
-                key_end += key_bytes
-            if value_bytes < 0:
-                _clear_bit(value_bits, row)
-            else:
-                for moved in range(0, value_bytes, VECTOR_BYTES):
-                    copy_vector(data, value + moved, values, value_end + moved)
-                value_end += value_bytes
-            header_end += more
+            if has_keys:
+                if key_bytes < 0:
+                    _clear_bit(key_bits, row)
+                else:
+                    for moved in range(0, key_bytes, VECTOR_BYTES):
+                        copy_vector(data, key + moved, keys, key_end + moved)
+                    key_end += key_bytes
+                key_offsets[row + np.uintp(1)] = np.int32(key_end)
+            if has_values:
+                if value_bytes < 0:
+                    _clear_bit(value_bits, row)
+                else:
+                    for moved in range(0, value_bytes, VECTOR_BYTES):
+                        copy_vector(data, value + moved, values, value_end + moved)
+                    value_end += value_bytes
+                value_offsets[row + np.uintp(1)] = np.int32(value_end)
+            if has_headers:
+                headers_position[row] = headers
+                header_end += more
+                header_offsets[row + np.uintp(1)] = np.int32(header_end)
             row += np.uintp(1)
-            key_offsets[row] = np.int32(key_end)
-            value_offsets[row] = np.int32(value_end)
-            header_offsets[row] = np.int32(header_end)
         if position != end:
             return _TRAILING_BYTES, batch, position, filled
         filled += count

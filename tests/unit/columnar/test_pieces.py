@@ -388,7 +388,13 @@ def in_one_go(piece: Piece, **options) -> list[pa.RecordBatch]:
     return arrow
 
 
-@pytest.mark.parametrize("columns", [None, ["offset"], ["value", "key"], ["headers", "key", "value", "timestamp_type"]])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        *(None, [], ["offset"], ["key"], ["value", "timestamp"], ["headers"], ["value", "key"]),
+        ["headers", "key", "value", "timestamp_type"],
+    ],
+)
 def test_straight_to_arrow_is_the_same(columns: list[str] | None) -> None:
     mixed = [
         batch(0),
@@ -419,6 +425,34 @@ def test_straight_to_arrow_with_a_corrupt_batch_in_the_middle() -> None:
     arrow = in_one_go(piece, on_corrupt=lambda error, row: reported.append((str(error), row)))
     assert [part.column("offset").to_pylist() for part in arrow] == [[10, 11, 12], [20, 21, 22], [30, 31, 32]]
     assert reported == [(str(caught.value), 1)]
+
+
+def test_straight_to_arrow_of_some_offsets() -> None:
+    message = message_set.encode([Record(value=b"m")], magic=1, base_offset=6)
+    piece = one_piece(batch(0) + batch(3, codec=Codec.ZSTD) + message + batch(7))
+    whole = table_of(piece.data.tobytes())
+    for start in range(11):
+        for end in range(start, 12):
+            for columns in (None, ["key"], ["offset"]):
+                parts = in_one_go(piece, columns=columns, offsets=(start, end))
+                assert all(part.num_rows for part in parts)
+                due = whole.slice(start, end - start).select(columns or whole.column_names)
+                assert pa.Table.from_batches(parts, due.schema) == due
+
+
+def test_straight_to_arrow_of_offsets_that_do_not_rise() -> None:
+    """Of a batch that no broker would take: its offset deltas are 0, 2, 1."""
+    data = bytearray(batch(10, value=b"v"))
+    size = (len(data) - BATCH_V2.size) // 3
+    for number, delta in enumerate((0, 2, 1)):
+        at = BATCH_V2.size + number * size + 3
+        assert data[at] == 2 * number
+        data[at] = 2 * delta
+    (piece,) = read_pieces(MemorySource(bytes(data)), check_crc=False)
+    (part,) = in_one_go(piece, columns=["offset", "key"], offsets=(10, 12))
+    assert part.to_pydict() == {"offset": [10, 11], "key": [b"10", b"12"]}
+    (part,) = in_one_go(piece, columns=["offset", "key"], offsets=(11, 13))
+    assert part.to_pydict() == {"offset": [12, 11], "key": [b"11", b"12"]}
 
 
 def test_straight_to_arrow_chunks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Collection
+from itertools import pairwise, product
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -51,6 +52,7 @@ def decode(
     max_bytes: int = 1 << 20,
     first: int = 0,
     behind: int = PADDING,
+    left_out: Collection[str] = (),
 ) -> Direct:
     """Decode batches whose records are `contents`. They lie one after the other, with bytes before and behind."""
     data = np.frombuffer(b"\x7f" * 3 + b"".join(contents) + b"\x01" * behind, np.uint8)
@@ -63,6 +65,12 @@ def decode(
     header_offsets, key_offsets, value_offsets = (np.empty(room + 1, np.int32) for _ in range(3))
     key_bits, value_bits = (np.full(-(-room // 8), 0xFF, np.uint8) for _ in range(2))
     keys, values = (np.empty(room_bytes + PADDING, np.uint8) for _ in range(2))
+    if "keys" in left_out:
+        key_offsets, key_bits, keys = key_offsets[:0], key_bits[:0], keys[:0]
+    if "values" in left_out:
+        value_offsets, value_bits, values = value_offsets[:0], value_bits[:0], values[:0]
+    if "headers" in left_out:
+        header_offsets, headers = header_offsets[:0], headers[:0]
     fault, batch, position, filled = decode_direct(
         *(data, begins, ends, batches, np.arange(len(contents), dtype=np.intp), max_bytes, first),
         *(offset, timestamp, headers, header_offsets),
@@ -75,8 +83,8 @@ def decode(
         filled,
         offset[:filled].tolist(),
         header_offsets[: filled + 1].tolist(),
-        fields(filled, key_offsets, key_bits, keys),
-        fields(filled, value_offsets, value_bits, values),
+        [] if "keys" in left_out else fields(filled, key_offsets, key_bits, keys),
+        [] if "values" in left_out else fields(filled, value_offsets, value_bits, values),
     )
 
 
@@ -116,10 +124,29 @@ THREE = contents_of([Record(key=b"k", value=b"v" * 20)] * 3)
         ({"room": 2}, 0),
     ],
 )
-def test_only_batches_for_which_there_is_room(limits: dict[str, int], taken: int) -> None:
+def test_only_batches_for_which_there_is_room(limits: dict[str, Any], taken: int) -> None:
     found = decode([THREE] * 3, [3] * 3, **limits)
     assert (found.fault, found.batch, found.filled) == (Fault.NONE, taken, 3 * taken)
     assert found.values == [b"v" * 20] * 3 * taken
+
+
+def test_what_is_left_out_is_checked_and_not_written() -> None:
+    """Every choice of keys, values and headers, with the others' arrays empty."""
+    contents = [contents_of(MANY[:50]), contents_of(MANY[50:])]
+    whole = decode(contents, [50, 50], room_bytes=20_000)
+    for keys, values, headers in product((True, False), repeat=3):
+        left_out = {name for name, chosen in (("keys", keys), ("values", values), ("headers", headers)) if not chosen}
+        found = decode(contents, [50, 50], room_bytes=20_000, left_out=left_out)
+        assert found == whole._replace(
+            keys=whole.keys if keys else [],
+            values=whole.values if values else [],
+            header_offsets=whole.header_offsets if headers else [],
+        )
+    everything = {"keys", "values", "headers"}
+    found = decode([THREE, THREE[:-1] + b"\x02"], [3, 3], left_out=everything)
+    assert (found.fault, found.batch, found.filled) == (Fault.HEADER_COUNT, 1, 3)
+    # Nothing is copied, so there is room.
+    assert decode([THREE] * 3, [3] * 3, room_bytes=0, left_out=everything).batch == 3
 
 
 def test_going_on_behind_a_batch() -> None:
@@ -171,12 +198,17 @@ for records in (1, 7, 8, 9):
                     data[: len(content)] = np.frombuffer(content, np.uint8)
                     if wrong is not None:
                         data[min(wrong, len(content) - 1)] ^= 0xFE
-                    for room_bytes in (0, PADDING, len(content) // 2 + PADDING, len(content) + PADDING):
-                        outputs = [before_a_wall(records, np.int64) for _ in range(3)]
-                        outputs.append(before_a_wall(records + 1, np.int32))
-                        for _ in range(2):
-                            outputs += [before_a_wall(records + 1, np.int32), before_a_wall(-(-records // 8))]
-                            outputs.append(before_a_wall(room_bytes))
+                    for room_bytes in (None, 0, PADDING, len(content) // 2 + PADDING, len(content) + PADDING):
+                        outputs = [before_a_wall(records, np.int64) for _ in range(2)]
+                        if room_bytes is None:  # Neither headers nor keys nor values are wanted.
+                            outputs += [before_a_wall(0, np.int64), before_a_wall(0, np.int32)]
+                            for _ in range(2):
+                                outputs += [before_a_wall(0, np.int32), before_a_wall(0), before_a_wall(0)]
+                        else:
+                            outputs += [before_a_wall(records, np.int64), before_a_wall(records + 1, np.int32)]
+                            for _ in range(2):
+                                outputs += [before_a_wall(records + 1, np.int32), before_a_wall(-(-records // 8))]
+                                outputs.append(before_a_wall(room_bytes))
                         begins, ends = np.zeros(1, np.int64), np.array([len(content)], np.int64)
                         found = decode_direct(data, begins, ends, batches, rows, 1 << 20, 0, *outputs)
                         taken += found[1]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from duralog.columnar.decoded import DecodedRecords
+from duralog.columnar.decoded import DecodedRecords, places_between
 from duralog.columnar.pieces import PIECE_BYTES, Piece, read_pieces
 from duralog.columnar.python_records import to_records
 from duralog.columnar.refusals import OnCorruptBatch
@@ -25,7 +25,6 @@ from duralog.format.index_entries import AbortedTransaction
 from duralog.format.layout import ENTRY_PREFIX
 from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
-from duralog.kernels.columns import RecordColumns
 from duralog.storage.disk.file_system import File
 from duralog.storage.log.isolation import Isolation, visible_rows
 from duralog.storage.log.view import LogView
@@ -195,16 +194,11 @@ def piece_to_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """The records of these rows from `start_offset` up to, not including, `end_offset`.
 
-    A piece within the range takes the fast path, without single records; a piece at its edge is decoded and cut.
+    Those of a piece at the edge of the range are decoded and cut off.
     """
     topic, number = partition
-    if _is_within(piece, start_offset, end_offset):
-        yield from piece.to_arrow(rows, topic=topic, partition=number, columns=columns, on_corrupt=on_corrupt)
-        return
-    for decoded in piece.decode(rows, on_corrupt=on_corrupt):
-        chunk = _between(decoded, start_offset, end_offset)
-        if len(chunk):
-            yield chunk.to_arrow(topic=topic, partition=number, columns=columns)
+    offsets = None if _is_within(piece, start_offset, end_offset) else (start_offset, end_offset)
+    return piece.to_arrow(rows, topic=topic, partition=number, columns=columns, offsets=offsets, on_corrupt=on_corrupt)
 
 
 def _is_within(piece: Piece, start_offset: int, end_offset: int) -> bool:
@@ -314,13 +308,6 @@ def wanted_rows(piece: Piece, end_offset: int, aborted: Callable[[], Iterable[Ab
 
 
 def _between(decoded: DecodedRecords, start_offset: int, end_offset: int) -> DecodedRecords:
-    offsets = decoded.columns.offset
-    kept = np.flatnonzero((offsets >= start_offset) & (offsets < end_offset))
-    if len(kept) == len(offsets):
-        return decoded
-    rows: slice | Rows = kept
-    if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
-        # Offsets rise, as they should: nothing is copied.
-        rows = slice(kept[0], kept[-1] + 1)
-    columns = RecordColumns(*[array[rows] for array in decoded.columns.arrays])
-    return DecodedRecords(decoded.data, columns, decoded.batch_row[rows], decoded.batches)
+    places = places_between(decoded.offset, start_offset, end_offset)
+    is_whole = isinstance(places, slice) and places.stop - places.start == len(decoded)
+    return decoded if is_whole else decoded.take(places)
