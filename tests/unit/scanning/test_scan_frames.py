@@ -69,6 +69,15 @@ def test_polars_reads_only_what_it_needs(path: Path, monkeypatch: pytest.MonkeyP
     assert frame.collect().height == 2 * END
 
 
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_a_limit_before_a_condition_and_after_it(path: Path, engine: polars._typing.EngineType) -> None:
+    frame = duralog.scan(path, topic="orders", partition=0).to_polars().select("offset")
+    is_late = polars.col("offset") >= 5
+    assert frame.head(7).filter(is_late).collect(engine=engine)["offset"].to_list() == [5, 6]
+    assert frame.filter(is_late).head(3).collect(engine=engine)["offset"].to_list() == [5, 6, 7]
+    assert frame.slice(2, 5).filter(is_late).collect(engine=engine)["offset"].to_list() == [5, 6]
+
+
 def test_pandas_and_times(path: Path) -> None:
     since = datetime.fromtimestamp((NOW_MS + 900) / 1000, UTC)
     found = duralog.scan(path, topic="orders", partition=0, since=since, until=NOW_MS + 950)

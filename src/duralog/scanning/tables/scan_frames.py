@@ -36,11 +36,12 @@ def polars_frame(scan: Scan) -> pl.LazyFrame:
             assert isinstance(frame, pl.DataFrame)
             if with_columns is not None:
                 frame = frame.select(with_columns)
-            if predicate is not None:
-                frame = frame.filter(predicate)
+            # A limit that comes with a condition is one on the rows before it: `head(7).filter(...)`.
             if left is not None:
                 frame = frame.head(left)
                 left -= len(frame)
+            if predicate is not None:
+                frame = frame.filter(predicate)
             if len(frame):
                 yield frame
             if left == 0:
