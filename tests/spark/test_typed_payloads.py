@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import duralog
-from duralog.errors import CorruptPayload
+from duralog.errors import CorruptPayload, CorruptRecord
 from duralog.spark.source import corrupt_report
 from duralog.spark.source.planned_read import plan_read
 from duralog.spark.source.read_options import ReadOptions
@@ -104,6 +105,24 @@ def test_what_does_not_decode_is_reported_in_the_folder(
     first, rest = reported(tmp_path / "few")
     assert (rest["firstOffset"], rest["lastOffset"]) == (1101, 1101)
     assert rest["reason"].startswith("1 more payloads between these offsets do not decode; the first one: value: ")
+
+
+@pytest.mark.parametrize("more", [{}, {"cluster": "true"}], ids=["directory", "cluster"])
+def test_damage_where_the_sample_is_taken(path: Path, tmp_path: Path, more: dict[str, str]) -> None:
+    """It must not keep the rest of the topic from being read."""
+    damaged = tmp_path / "damaged"
+    shutil.copytree(path, damaged)
+    (log,) = (damaged / "orders-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    options = {"subscribe": "orders", "value_format": "auto", **more}
+    found = table_of(damaged, mode="PERMISSIVE", **options).select(["offset", "value", "_corrupt"]).to_pylist()
+    assert [row["offset"] for row in found] == [0, *range(5, 11)]
+    assert (found[0]["value"], found[0]["_corrupt"]["lastOffset"]) == (None, 4)
+    assert [row["value"]["id"] for row in found[1:6]] == list(range(5))
+    with pytest.raises(CorruptRecord, match="offsets 0 to 4 of orders-0 cannot be read"):
+        table_of(damaged, **options)
 
 
 LAST_MS = (2**63 - 1) // 1000

@@ -8,7 +8,7 @@ planned when their reader is made. A task that meets an id which was registered 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -17,19 +17,26 @@ from pyspark.sql.types import DataType
 
 from duralog.columnar.schema import OFFSET
 from duralog.scanning.logs import LogSet
-from duralog.scanning.tables.scan import Scan, scan
+from duralog.scanning.offset_ranges import select_partitions
+from duralog.scanning.part_reading import OnCorruptBytes
+from duralog.scanning.slices import CorruptBytes
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.decode_options import Decode, plan_decoding, read_catalogue
 from duralog.schemas.typed_columns import CORRUPT_TYPE, DecodedRecords, TypedColumns
 from duralog.spark.fitting_types import spark_fitting
 from duralog.spark.source.planned_read import chosen_partitions
 from duralog.spark.source.read_options import ReadOptions
+from duralog.spark.source.slice_records import read_records
 
 _logger = logging.getLogger(__name__)
 
 
 def plan_typed_read(options: ReadOptions) -> TypedColumns | None:
-    """How the keys and values of the chosen topics are decoded. None if they stay bytes."""
+    """How the keys and values of the chosen topics are decoded. None if they stay bytes.
+
+    With `PERMISSIVE`, damaged batches are left out of the sample: the read itself reports them. In the schemas, damage
+    is always an error, since other schemas would decode other values.
+    """
     if options.decode is None:
         return None
     logs = options.logs
@@ -37,25 +44,30 @@ def plan_typed_read(options: ReadOptions) -> TypedColumns | None:
         topics = sorted({partition.topic for partition in chosen_partitions(opened, options)})
 
     later = partial(_schemas_of, logs, options.decode)
-    planned = plan_decoding(options.decode, topics, partial(_records_of, logs), options.columns, later=later)
+    sample = partial(_records_of, logs, on_corrupt=_log_damage if options.is_permissive else None)
+    planned = plan_decoding(options.decode, topics, sample, options.columns, catalogue=later, later=later)
     for finding in planned.findings:
         _logger.info("%s: %s", options.path, finding)
     return planned
 
 
-def _records_of(logs: LogSet, topic: str, columns: Sequence[str]) -> Scan:
-    return scan(
-        list(logs.paths) if logs.is_cluster else logs.paths[0],
-        topics=[topic],
-        columns=columns,
-        storage_options=logs.storage_options,
-        threads=1,
-        to_end=logs.to_end,
-    )
+def _records_of(
+    logs: LogSet, topic: str, columns: Sequence[str], on_corrupt: OnCorruptBytes | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of a topic as they are. They are read while they are used: the first ones may be enough."""
+    with logs.open() as opened:
+        planned = opened.plan(opened.resolve(select_partitions(opened, topics=[topic])))
+    for slices in planned.tasks:
+        for _, records in read_records(logs, slices, columns=columns, on_corrupt=on_corrupt):
+            yield records
+
+
+def _log_damage(damage: CorruptBytes) -> None:
+    _logger.warning("left out of the sample: %s-%s, %s", damage.topic, damage.partition, damage.reason)
 
 
 def _schemas_of(logs: LogSet, decode: Decode) -> SchemaCatalogue:
-    """All schemas as they are now: a task asks when it meets an id that was registered after the planning."""
+    """All schemas as they are now: a task asks again when it meets an id that was registered after the planning."""
     return read_catalogue(decode, partial(_records_of, logs))
 
 
