@@ -167,8 +167,7 @@ class _Resolver:
             return self._plain(writer, reader, shape, path)
         if is_null(writer) and reader.has_null:
             return SetNull(shape)
-        candidates = [one for one in reader.values if _is_same(writer, one)]
-        candidates += [one for one in reader.values if one not in candidates]
+        candidates = sorted(reader.values, key=lambda branch: _distance(writer, branch))
         refusal = None
         depth = len(self._inside)
         for branch in candidates:
@@ -319,12 +318,19 @@ def _is_named(writer: Fixed | Enum | Record, reader: Fixed | Enum | Record) -> b
     return writer.name in reader.aliases or name == reader.name.rpartition(".")[2] or name in names
 
 
-def _is_same(writer: AvroType, reader: AvroType) -> bool:
+def _distance(writer: AvroType, reader: AvroType) -> int:
+    """Which branch of a union comes first: the same full name, an alias, the same name in another namespace, others."""
     if isinstance(writer, Primitive) and isinstance(reader, Primitive):
-        return writer.kind == reader.kind
-    if isinstance(writer, Fixed | Enum | Record) and isinstance(reader, Fixed | Enum | Record):
-        return type(writer) is type(reader) and _is_named(writer, reader)
-    return type(writer) is type(reader)
+        return 0 if writer.kind == reader.kind else 3
+    if type(writer) is not type(reader):
+        return 3
+    if not (isinstance(writer, Fixed | Enum | Record) and isinstance(reader, Fixed | Enum | Record)):
+        return 0
+    if writer.name == reader.name:
+        return 0
+    if writer.name in reader.aliases:
+        return 1
+    return 2 if _is_named(writer, reader) else 3
 
 
 def _symbols(writer: Enum, reader: Enum) -> tuple[int, ...]:

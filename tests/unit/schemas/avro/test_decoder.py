@@ -303,6 +303,28 @@ def test_two_branches_of_a_writer_become_one_record() -> None:
     assert codes == [0, 0, AvroFault.UNKNOWN_BRANCH]
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"type": "record", "fields": [{"name": "a", "type": "boolean"}]},
+        {"type": "enum", "symbols": ["A", "B"]},
+        {"type": "fixed", "size": 1},
+    ],
+)
+def test_branches_that_differ_only_in_their_namespace(named: Any) -> None:
+    first, second = ({**named, "name": f"{space}.X"} for space in ("old", "new"))
+    for writer, row in ([first, second], b"\x02\x00"), (second, b"\x00"):
+        values, codes = decode(decoder(writer, [first, second]), row)
+        assert codes == [0]
+        assert values.field("member0").null_count == 1
+        assert values.field("member1").null_count == 0
+    # An alias comes after the name itself.
+    values, _ = decode(decoder(second, [{**first, "aliases": ["new.X"]}, second]), b"\x00")
+    assert values.field("member1").null_count == 0
+    values, _ = decode(decoder(second, [{**first, "name": "Y"}, {**first, "aliases": ["new.X"]}]), b"\x00")
+    assert values.field("member1").null_count == 0
+
+
 def test_enums_of_another_version() -> None:
     def enum(*symbols: str, **more: str) -> Any:
         return {"type": "enum", "name": "E", "symbols": list(symbols), **more}
