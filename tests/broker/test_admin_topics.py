@@ -627,6 +627,16 @@ class TestHalfMade:
         return int(answer.error_code)
 
 
+def test_a_change_without_a_new_thread(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", fail)
+        assert create(client, new_topic("orders", 1))[0].error_code == 0
+    assert create(client, new_topic("more", 1))[0].error_code == 0
+
+
 class TestDefaultReplicas:
     @pytest.fixture
     def broker_config(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Large requests are decoded and answered by worker threads: other clients do not wait for them."""
+"""Large requests are decoded and answered by worker threads, one at a time: other clients do not wait for them."""
 
 from __future__ import annotations
 
@@ -59,10 +59,13 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
+        self.threads: list[str] = []
+        """Those that have begun to decode one."""
         decode = messages.decode_request
 
         def held(api_key: int, version: int, body: Any) -> Any:
             if len(body) >= LARGE_BYTES:
+                self.threads.append(threading.current_thread().name)
                 self.begun.set()
                 assert self.may_end.wait(60)
             return decode(api_key, version, body)
@@ -83,11 +86,11 @@ def test_they_are_answered_as_small_ones_are(
         return client.receive_frame()
 
     by_worker = answered()
-    background, served.dispatcher.background = served.dispatcher.background, None
+    large_requests, served.dispatcher.large_requests = served.dispatcher.large_requests, None
     try:
         assert answered() == by_worker
     finally:
-        served.dispatcher.background = background
+        served.dispatcher.large_requests = large_requests
 
 
 def test_others_are_served_meanwhile(
@@ -121,6 +124,61 @@ def test_a_client_that_leaves_meanwhile(
     assert served.server.memory.used_bytes == 0
 
 
+def test_one_at_a_time_so_that_workers_are_left_for_others(
+    served: Broker, connect: Callable[[], RawClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    clients = [connect() for _ in range(6)]
+    for client in clients:
+        client.send(METADATA, 9, LARGE)
+    wait_until(lambda: sum(each.is_waiting for each in served.server.connections) == len(clients))
+    assert served.server.background_requests == len(held.threads) == 1
+    done = threading.Event()
+    served.loop.call_soon(lambda: served.runtime.background.run(done.set, lambda *_: None))
+    assert done.wait(60), "appends and changes of topics are done meanwhile"
+    held.may_end.set()
+    for client in clients:
+        assert len(client.receive(METADATA, 9).topics) == len(NAMES)
+
+
+def test_an_answer_is_encoded_before_the_next_request_is_decoded(
+    connect: Callable[[], RawClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    steps: list[str] = []
+    decode, encode = messages.decode_request, messages.encode_response
+    monkeypatch.setattr(messages, "decode_request", lambda *given: (steps.append("decode"), decode(*given))[1])
+    monkeypatch.setattr(messages, "encode_response", lambda *given: (steps.append("encode"), encode(*given))[1])
+    clients = [connect() for _ in range(3)]
+    for client in clients:
+        client.send(METADATA, 9, LARGE)
+    held.may_end.set()
+    for client in clients:
+        client.receive(METADATA, 9)
+    assert steps == ["decode", "encode"] * len(clients)
+
+
+def test_one_that_waits_is_dropped_with_its_client(
+    served: Broker, connect: Callable[[], RawClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    connect().send(METADATA, 9, LARGE)
+    wait_until(lambda: bool(held.threads))
+    client = connect()
+    client.send(METADATA, 9, LARGE)
+    queue = served.dispatcher.large_requests
+    assert queue is not None
+    wait_until(lambda: bool(queue._queue))
+    waiting = queue._queue[0][0].__self__  # type: ignore[attr-defined]
+    client.break_off()
+    wait_until(lambda: served.server.connection_count == 1)
+    assert waiting._body == b"", "the queue keeps nothing that is not counted"
+    held.may_end.set()
+    wait_until(lambda: served.server.background_requests == 0 and not queue._queue)
+    assert len(held.threads) == 1, "nothing is decoded for a client that is gone"
+    assert served.server.memory.used_bytes == 0
+
+
 def test_one_that_is_malformed_ends_the_connection(
     connect: Callable[[], RawClient], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,6 +186,17 @@ def test_one_that_is_malformed_ends_the_connection(
     client.send_bytes(request_frame(METADATA, 9, 1, b"\xff" * LARGE_BYTES))
     assert client.is_closed_by_peer()
     assert "not a MetadataRequest" in caplog.text
+
+
+def test_one_that_no_api_takes_is_refused_before_it_is_copied(
+    served: Broker, connect: Callable[[], RawClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+    held.may_end.set()
+    client = connect()
+    client.send_bytes(request_frame(METADATA, 9, 1, bytes(messages.LARGEST_REQUEST_BYTES + 1)))
+    assert client.is_closed_by_peer()
+    assert held.threads == ["duralog-broker"]
 
 
 def test_a_handler_that_fails(

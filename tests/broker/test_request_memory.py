@@ -49,7 +49,7 @@ def broker(clock: SetClock) -> Iterator[Broker]:
     broker = Broker(None, config=config, timer_clock=clock).open()
     replace_heartbeat(broker, lambda _: {"error_code": 0})
     # A worker thread that decodes a large request has its own time.
-    broker.dispatcher.background = None
+    broker.dispatcher.large_requests = None
     yield broker
     broker.close()
 
@@ -319,7 +319,7 @@ class TestHalfRequests:
     def test_a_request_as_large_as_the_limit(self, clock: SetClock) -> None:
         config = BrokerConfig.of({"socket.request.max.bytes": LARGEST, "queued.max.request.bytes": LARGEST})
         broker = Broker(None, config=config, timer_clock=clock).open()
-        broker.dispatcher.background = None
+        broker.dispatcher.large_requests = None
         clients = [RawClient("127.0.0.1", broker.address.port) for _ in range(2)]
         try:
             turn(broker)

@@ -42,6 +42,7 @@ from duralog.broker.net.background import Background
 from duralog.broker.net.dispatch import Dispatcher
 from duralog.broker.net.event_loop import EventLoop, steady_clock_ms
 from duralog.broker.net.host_names import HostNames
+from duralog.broker.net.large_requests import LargeRequests
 from duralog.broker.net.limits import ConnectionLimits
 from duralog.broker.net.listening import DEFAULT_HOST, Address, Listener, Listening, WebAddress, bind, is_loopback
 from duralog.broker.net.log_lines import LogLines, logger, one_line
@@ -205,7 +206,7 @@ class Broker:
             Background(self._workers, self.server, log_lines),
             log_lines,
         )
-        self.dispatcher.background = self.runtime.background
+        self.dispatcher.large_requests = LargeRequests(self.runtime.background)
         self.quotas = ClientQuotas(self.runtime, self.dispatcher, self.server)
         self.topics = Topics(self.runtime)
         self.partitions = Partitions(self.runtime, self.topics)
@@ -225,6 +226,8 @@ class Broker:
         # The workers close first, then the connections: the coordinators close when no client is left.
         for part in (self.groups, self.server, self._workers):
             opened.callback(part.close)
+        # Now: a change that finds no thread would leave all later ones waiting for it.
+        self._workers.start()
 
     def _make_authorizer(self) -> Authorizer | None:
         """None if every client may do everything."""

@@ -7,8 +7,8 @@ the connection (`InvalidFrame`, `InvalidMessage`).
 An exception in a handler becomes the error answer of its API and one log line: if the connection just closed, the
 client would reconnect at once and send the same request again.
 
-A large request is decoded, and its answer encoded, on a worker thread: it may name 100,000 topics, and other clients
-would wait most of a second. Its handler runs on the loop as any other.
+A large request is decoded, and its answer encoded, on a worker thread (`duralog.broker.net.large_requests`): it may
+name 100,000 topics, and other clients would wait most of a second. Its handler runs on the loop as any other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
+from duralog.broker.net.large_requests import LargeRequests
 from duralog.broker.net.log_lines import LogLines, error_text
 from duralog.broker.security.sasl import SaslSession
 from duralog.broker.wire import messages
@@ -33,7 +34,7 @@ API_VERSIONS = 18
 Parts = list[bytes | FileSlice]
 
 LARGE_BYTES = 32 << 10
-"""Requests from this size on are decoded and answered by worker threads, if they are read by their schema."""
+"""Requests from this size on are large, if they are read by their schema."""
 _NO_BODY = memoryview(b"")
 _PLAIN_HEADER = struct.Struct(">ii")
 _TAGGED_HEADER = struct.Struct(">iib")
@@ -64,18 +65,6 @@ class Peer(Protocol):
         """Close when the answer is sent."""
 
 
-class Background(Protocol):
-    """Worker threads."""
-
-    def run(
-        self,
-        work: Callable[[], Any],
-        then: Callable[[Any, Exception | None], None],
-        answers: DelayedAnswer | None = None,
-    ) -> None:
-        """Run `work` on a worker thread, then `then` on the loop."""
-
-
 @dataclass(slots=True, eq=False)
 class _Route:
     """One version of an API."""
@@ -96,8 +85,8 @@ class Dispatcher:
         self.log_lines = log_lines
         self.throttle: Callable[[Request, float, int], int] | None = None
         """With quotas: counts a request, its seconds and its size, and returns how many ms its client has to wait."""
-        self.background: Background | None = None
-        """Where large requests are decoded. Without it, they are as all others."""
+        self.large_requests: LargeRequests | None = None
+        """Where they are decoded. Without it, they are as all others."""
         self._apis: Mapping[int, Api] = {}
         self._handlers: dict[int, Callable[[Request], Answer]] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
@@ -141,8 +130,10 @@ class Dispatcher:
         if route.is_refused:
             return exchange.finish(api.refuse(request, UNSUPPORTED_VERSION, None))
         if api.parse:
-            if len(body) >= LARGE_BYTES and refusal is None and self.background is not None:
-                return _LargeRequest(exchange, self.background).begin(bytes(body))
+            # Larger than any request that is decoded: refused here, before its bytes are copied.
+            is_large = LARGE_BYTES <= len(body) <= messages.LARGEST_REQUEST_BYTES
+            if is_large and refusal is None and self.large_requests is not None:
+                return _LargeRequest(exchange, self.large_requests, bytes(body)).begin()
             request.message = messages.decode_request(header.api_key, header.version, body)
         if refusal is not None:
             return exchange.finish(api.refuse(request, *refusal))
@@ -305,23 +296,34 @@ class _Exchange:
 class _LargeRequest:
     """From its bytes to its answer: by turns on a worker thread and on the loop."""
 
-    def __init__(self, exchange: _Exchange, background: Background) -> None:
+    def __init__(self, exchange: _Exchange, queue: LargeRequests, body: bytes) -> None:
+        """REQUIRES: the body is a copy, as the receive buffer is used again."""
         self._exchange = exchange
-        self._background = background
-        self._waiting = DelayedAnswer()
+        self._queue = queue
+        self._body = body
+        self._waiting = DelayedAnswer(on_disconnect=self._drop_body)
 
-    def begin(self, body: bytes) -> DelayedAnswer:
-        """What the connection waits for. REQUIRES: the body is a copy, as the receive buffer is used again."""
-        exchange, request = self._exchange, self._exchange.request
+    def begin(self) -> DelayedAnswer:
+        """What the connection waits for."""
+        exchange = self._exchange
         exchange.is_waiting = True
-        request.body = _NO_BODY
-        self._waiting.request_bytes = len(body)
+        exchange.request.body = _NO_BODY
+        self._waiting.request_bytes = len(self._body)
         self._waiting.is_at_work = True
         self._waiting.deliver_to(exchange.deliver, exchange.refuse)
-        self._background.run(
-            lambda: messages.decode_request(request.api_key, request.version, body), self._handle, self._waiting
-        )
+        self._queue.decode(self._decode, self._handle, self._waiting)
         return self._waiting
+
+    def _drop_body(self) -> None:
+        """The client is gone, and its memory is no longer counted: the queue must not keep it."""
+        self._body = b""
+
+    def _decode(self) -> object:
+        """On a worker thread."""
+        request, body = self._exchange.request, self._body
+        self._body = b""
+        # The client may have left since: then it is not the whole body.
+        return None if self._waiting.is_gone else messages.decode_request(request.api_key, request.version, body)
 
     def _handle(self, message: object, error: Exception | None) -> None:
         exchange, waiting = self._exchange, self._waiting
@@ -357,7 +359,7 @@ class _LargeRequest:
         self._waiting.is_at_work = True
         route, fields = exchange.route, exchange.throttled(answer)
         assert not isinstance(fields, RawAnswer | Silence)
-        self._background.run(
+        self._queue.encode(
             lambda: messages.encode_response(route.api.key, route.version, fields), self._deliver, self._waiting
         )
 

@@ -1,7 +1,7 @@
 """A few threads for what may block: creating and deleting topics, changing configs, recompressing batches.
 
-They are started when they are first needed. The result or error of a task goes to its callback on the loop's thread. A
-task that has started is always finished; `close` waits for it.
+The first is started with the broker, the others when they are needed. The result or error of a task goes to its
+callback on the loop's thread. A task that has started is always finished; `close` waits for it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ class Workers:
         self._waiting = 0
         """Tasks whose callback has not run yet."""
 
+    def start(self) -> None:
+        """Start one thread. From then on, `submit` cannot fail for want of one."""
+        self._start_another()
+
     def submit(self, work: Callable[[], Any], then: Then) -> None:
-        self._waiting += 1
-        if len(self._threads) < min(self._waiting, self._most_threads):
+        if len(self._threads) < min(self._waiting + 1, self._most_threads):
             self._start_another()
+        self._waiting += 1
         self._queue.put((work, then))
 
     def _start_another(self) -> None:
@@ -44,7 +48,6 @@ class Workers:
             thread.start()
         except RuntimeError:
             if not self._threads:
-                self._waiting -= 1
                 raise
         else:
             self._threads.append(thread)
