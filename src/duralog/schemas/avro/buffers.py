@@ -38,6 +38,13 @@ _UUID_PARTS = ((0, 4, 0), (4, 6, 9), (6, 8, 14), (8, 10, 19), (10, 16, 24))
 """Of a UUID: its bytes from and to, and where they begin in the text."""
 
 
+ALWAYS_BYTES = 1 << 30
+MOST_BYTES_PER_BYTE = 32
+"""What all columns of one call may take, and what they may take in addition for each byte of their values. A number of
+one byte becomes eight, and half of the room may be unused.
+"""
+
+
 class TooLargeResult(DuralogError):
     """More values than one Arrow array holds."""
 
@@ -45,13 +52,26 @@ class TooLargeResult(DuralogError):
         super().__init__(f"{what} would be more than Arrow's offsets can count, 2^31 - 1: decode fewer rows at a time")
 
 
+class TooMuchMemory(DuralogError):
+    """The schema makes very much of few bytes, e.g. by long defaults."""
+
+    def __init__(self, needed: int, data_bytes: int) -> None:
+        super().__init__(
+            f"the columns of this Avro schema would need {needed >> 20:,} MiB for {data_bytes:,} bytes of values:"
+            " decode fewer of its fields"
+        )
+
+
 class ColumnBuffers:
     """The buffers of all columns, and the tables with their addresses that the kernel reads."""
 
-    def __init__(self, columns: list[Shape], domains: int, rows: int, data_bytes: int) -> None:
+    def __init__(self, columns: list[Shape], domains: int, rows: int, size: int, data_bytes: int) -> None:
+        """`size` is what the values probably take, of a buffer of `data_bytes`."""
         if rows > MAX_ROWS:
             raise TooLargeResult("the rows")
         self._shapes = columns
+        self._data_bytes = data_bytes
+        self._room = 0
         self.columns: NDArray[np.int64] = np.zeros((max(1, len(columns)), COLUMN_FIELDS), np.int64)
         self.domains: NDArray[np.int64] = np.zeros((domains, DOMAIN_FIELDS), np.int64)
         self.domains[:, ROOM] = rows
@@ -62,7 +82,7 @@ class ColumnBuffers:
         for shape in columns:
             self._make_room(shape, rows)
         for shape in strings:
-            self._make_content(shape.column, min(MAX_ROWS, data_bytes // len(strings) + 64))
+            self._make_content(shape.column, min(MAX_ROWS, size // len(strings) + 64))
 
     def grow_items(self, domain: int, needed: int) -> None:
         if needed > MAX_ROWS:
@@ -88,19 +108,29 @@ class ColumnBuffers:
         if kind != NOTHING:
             old = self._values.get(number)
             # Values are copied in vectors, so there is slack after the last one.
-            values = self._values[number] = _enlarged(old, _values_bytes(kind, rows) + SLACK)
+            values = self._values[number] = self._enlarged(old, _values_bytes(kind, rows) + SLACK)
             entry[VALUES] = values.address
             if kind == OFFSETS and old is None:
                 np.frombuffer(values, np.int32, 1)[0] = 0  # the kernel writes the others
         if shape.is_nullable:
-            validity = self._validity[number] = _enlarged(self._validity.get(number), (rows + 7) // 8)
+            validity = self._validity[number] = self._enlarged(self._validity.get(number), (rows + 7) // 8)
             entry[VALIDITY] = validity.address
 
     def _make_content(self, column: int, room: int) -> None:
-        content = self._content[column] = _enlarged(self._content.get(column), room + SLACK)
+        content = self._content[column] = self._enlarged(self._content.get(column), room + SLACK)
         entry = self.columns[column]
         entry[CONTENT] = content.address
         entry[CONTENT_ROOM] = room
+
+    def _enlarged(self, old: pa.Buffer | None, size: int) -> pa.Buffer:
+        """A buffer that begins with what the old one holds. Not zeroed: the kernel writes values before it counts them."""
+        self._room += size - (0 if old is None else old.size)
+        if self._room > ALWAYS_BYTES + MOST_BYTES_PER_BYTE * self._data_bytes:
+            raise TooMuchMemory(self._room, self._data_bytes)
+        new = pa.allocate_buffer(size)
+        if old is not None:
+            np.frombuffer(new, np.uint8)[: old.size] = np.frombuffer(old, np.uint8)
+        return new
 
     def to_arrow(self, shape: Shape, validity: pa.Buffer | None) -> pa.Array:
         """The array of a shape. `validity` is that of the struct around it, of which a child is null wherever it is."""
@@ -148,14 +178,6 @@ def _values_bytes(kind: int, rows: int) -> int:
     if kind == BITS:
         return (rows + 7) // 8
     return kind * rows
-
-
-def _enlarged(old: pa.Buffer | None, size: int) -> pa.Buffer:
-    """A buffer that begins with what the old one holds. Not zeroed: the kernel writes a value before it counts it."""
-    new = pa.allocate_buffer(size)
-    if old is not None:
-        np.frombuffer(new, np.uint8)[: old.size] = np.frombuffer(old, np.uint8)
-    return new
 
 
 def _struct(arrow_type: Any, rows: int, validity: pa.Buffer | None, children: list[pa.Array]) -> pa.Array:

@@ -101,7 +101,7 @@ class AvroDecoder:
         program = self._program
         faults = np.empty(rows, np.int64)
         size = max(0, min(len(bytes_in), int(ends[-1] - starts[0]))) if rows else 0  # an estimate
-        buffers = ColumnBuffers(self._columns, program.domains, rows, size)
+        buffers = ColumnBuffers(self._columns, program.domains, rows, size, len(bytes_in))
         columns, domains = buffers.columns.reshape(-1), buffers.domains.reshape(-1)
         marks = np.empty(LANES * program.marks, np.int64)
         row = 0

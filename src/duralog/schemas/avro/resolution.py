@@ -50,6 +50,8 @@ _PROMOTIONS = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
+MAX_COMPARISONS = 500_000
+"""Of a writer's branches with a reader's, in all unions. One union may have 700; its program grows with the square."""
 _PER_UNIT = {"millis": 1, "micros": 1_000, "nanos": 1_000_000}
 
 
@@ -126,18 +128,22 @@ Step = Read | ReadRecord | ReadItems | ReadUnion | Present | SetNull | Member | 
 class _TooLarge(Exception):
     """Not a `SchemaError`: that one only rules out a branch."""
 
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the schema has more than {what}")
+
 
 def resolve(writer: AvroType, reader: AvroType, shape: Shape) -> Step:
     """How values of `writer` become `shape`, which was made of `reader`. Raises `SchemaError` if they cannot."""
     try:
         return _Resolver().any(writer, reader, shape, "")
-    except _TooLarge:
-        raise SchemaError(f"the schema has more than {MAX_TYPES:,} types") from None
+    except _TooLarge as error:
+        raise SchemaError(str(error)) from None
 
 
 class _Resolver:
     def __init__(self) -> None:
         self._left = MAX_TYPES
+        self._comparisons_left = MAX_COMPARISONS
         self._inside: list[str] = []
 
     def any(self, writer: AvroType, reader: AvroType, shape: Shape, path: str) -> Step:
@@ -167,35 +173,39 @@ class _Resolver:
             return self._plain(writer, reader, shape, path)
         if is_null(writer) and reader.has_null:
             return SetNull(shape)
-        candidates = sorted(reader.values, key=lambda branch: _distance(writer, branch))
+        self._comparisons_left -= len(reader.branches)
+        if self._comparisons_left < 0:
+            raise _TooLarge(f"{MAX_COMPARISONS:,} pairs of branches in its unions")
+        values = reader.values
+        is_one_column = len(values) == 1 or wider_type(reader) is not None
+        candidates = sorted(range(len(values)), key=lambda number: _distance(writer, values[number]))
         refusal = None
         depth = len(self._inside)
-        for branch in candidates:
+        for number in candidates:
             try:
-                return self._branch(writer, reader, branch, shape, path)
+                if is_one_column:
+                    step = self._plain(writer, values[number], shape, path)
+                else:
+                    step = self._member(writer, values[number], number, shape, path)
             except SchemaError as error:
                 del self._inside[depth:]
                 refusal = refusal or error
+            else:
+                return Present(shape, step) if shape.is_nullable else step
         if refusal is None or len(candidates) > 1:
             refusal = _mismatch(writer, reader, path)
         raise refusal
 
-    def _branch(self, writer: AvroType, reader: Union, branch: AvroType, shape: Shape, path: str) -> Step:
-        step: Step
-        if len(reader.values) == 1 or wider_type(reader) is not None:
-            step = self._plain(writer, branch, shape, path)
-        else:
-            assert isinstance(shape, Struct)
-            name = f"member{reader.values.index(branch)}"
-            member = shape.fields.get(name)
-            if member is None:
-                _check(writer, branch, path)
-                inner: Step = self.skip(writer, path)
-            else:
-                inner = self._plain(writer, branch, member, join(path, name))
-                inner = Present(member, inner) if member.is_nullable else inner
-            step = Member(shape, name, inner)
-        return Present(shape, step) if shape.is_nullable else step
+    def _member(self, writer: AvroType, branch: AvroType, number: int, shape: Shape, path: str) -> Step:
+        """Into the member of a union that has several."""
+        assert isinstance(shape, Struct)
+        name = f"member{number}"
+        member = shape.fields.get(name)
+        if member is None:
+            _check(writer, branch, path)
+            return Member(shape, name, self.skip(writer, path))
+        inner = self._plain(writer, branch, member, join(path, name))
+        return Member(shape, name, Present(member, inner) if member.is_nullable else inner)
 
     def _plain(self, writer: AvroType, reader: AvroType, shape: Shape, path: str) -> Step:
         """Neither is a union."""
@@ -274,7 +284,7 @@ class _Resolver:
     def _count(self) -> None:
         self._left -= 1
         if self._left < 0:
-            raise _TooLarge
+            raise _TooLarge(f"{MAX_TYPES:,} types")
 
 
 def is_empty(one: AvroType) -> bool:

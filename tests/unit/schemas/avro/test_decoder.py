@@ -413,6 +413,26 @@ COLUMNS = record(
 )
 
 
+def test_unions_of_very_many_branches_are_refused() -> None:
+    enums = [{"type": "enum", "name": f"E{number}", "symbols": ["A"]} for number in range(2_000)]
+    with pytest.raises(SchemaError, match="pairs of branches"):
+        decoder(enums)
+
+
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_a_schema_that_makes_very_much_of_few_bytes(monkeypatch: pytest.MonkeyPatch, is_fixed: bool) -> None:
+    monkeypatch.setattr(buffers, "ALWAYS_BYTES", 1 << 20)
+    if is_fixed:
+        large: Any = [(f"f{number}", {"type": "fixed", "name": f"F{number}", "size": 50_000}) for number in range(5)]
+    else:
+        large = [(f"f{number}", "string", "x" * 50_000) for number in range(5)]
+    made = decoder(record(("a", "int"), *large) if is_fixed else record(("a", "int")), record(("a", "int"), *large))
+    with pytest.raises(buffers.TooMuchMemory, match="decode fewer of its fields"):
+        decode(made, *[b"\x02"] * 10)
+    narrow = decoder(record(("a", "int"), *large) if is_fixed else record(("a", "int")), None, ["a"])
+    assert len(decode(narrow, *[b"\x02"] * 10)[0]) == 10
+
+
 def test_columns_are_dotted_paths() -> None:
     value = {
         "id": 1,
