@@ -123,7 +123,7 @@ class ColumnBuffers:
         entry[CONTENT_ROOM] = room
 
     def _enlarged(self, old: pa.Buffer | None, size: int) -> pa.Buffer:
-        """A buffer that begins with what the old one holds. Not zeroed: the kernel writes values before it counts them."""
+        """A buffer that begins with what the old one holds. The kernel writes a value before it counts it."""
         self._room += size - (0 if old is None else old.size)
         if self._room > ALWAYS_BYTES + MOST_BYTES_PER_BYTE * self._data_bytes:
             raise TooMuchMemory(self._room, self._data_bytes)
