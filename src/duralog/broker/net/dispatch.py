@@ -33,7 +33,7 @@ from duralog.errors import DuralogError
 API_VERSIONS = 18
 Parts = list[bytes | FileSlice]
 
-LARGE_BYTES = 32 << 10
+LARGE_BYTES = 16 << 10
 """Requests from this size on are large, if they are read by their schema."""
 _NO_BODY = memoryview(b"")
 _PLAIN_HEADER = struct.Struct(">ii")
