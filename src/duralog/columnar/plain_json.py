@@ -10,19 +10,21 @@ import uuid
 from typing import Any
 
 
-def plain_json(value: Any) -> Any:
-    """A decoded value with nothing in it that JSON does not have."""
+def plain_json(value: Any, *, decimals: bool = False) -> Any:
+    """A decoded value with nothing in it that JSON does not have. With `decimals`, these stay as they are."""
     if isinstance(value, dict):
-        return {str(name): plain_json(each) for name, each in value.items()}
+        return {str(name): plain_json(each, decimals=decimals) for name, each in value.items()}
     if isinstance(value, list | tuple):
         # A map comes as pairs.
         if value and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
-            return {str(name): plain_json(each) for name, each in value}
-        return [plain_json(each) for each in value]
+            return {str(name): plain_json(each, decimals=decimals) for name, each in value}
+        return [plain_json(each, decimals=decimals) for each in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
+    if decimals and isinstance(value, decimal.Decimal):
+        return value
     if isinstance(value, decimal.Decimal | uuid.UUID | datetime.timedelta):
         return str(value)
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
@@ -32,4 +34,27 @@ def plain_json(value: Any) -> Any:
 
 def json_text(value: Any) -> str:
     """The same as a line of text."""
-    return json.dumps(plain_json(value), ensure_ascii=False, separators=(",", ":"))
+    return _text(plain_json(value))
+
+
+def searched_json(value: Any) -> str:
+    """The text that conditions search. Decimals are numbers in it with all their digits, so that they are compared as
+    numbers. In lines for people and programs they are text, since many parsers would round them.
+    """
+    plain = plain_json(value, decimals=True)
+    try:
+        return _text(plain)
+    except TypeError:
+        return _with_decimals(plain)
+
+
+def _with_decimals(plain: Any) -> str:
+    if isinstance(plain, dict):
+        return "{" + ",".join(f"{_text(name)}:{_with_decimals(each)}" for name, each in plain.items()) + "}"
+    if isinstance(plain, list):
+        return "[" + ",".join(map(_with_decimals, plain)) + "]"
+    return str(plain) if isinstance(plain, decimal.Decimal) else _text(plain)
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

@@ -10,6 +10,7 @@ registered after the decoder was made are looked up by `LaterSchemas`, as often 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -121,16 +122,26 @@ class PayloadDecoder:
             writer = None if writer is None else compiled(writer, plan.catalogue)
         self.plan = replace(plan, catalogue=_narrowed(plan, plan.catalogue), reader=reader, writer=writer)
         self._later = None if plan.framing is Framing.NONE else later
-        self._looked_up = time.monotonic()
+        self._looked_up = float("-inf")
+        self._looking_up = threading.Lock()
         self._decoders: _Decoders | None = _decoders(self.plan)
         self._programs: dict[tuple[int | UUID | None, tuple[int, ...] | None], Payloads | str] = {}
         self.arrow_type: pa.DataType = self._decoders.arrow_type
         """Of the decoded column."""
 
     def __getstate__(self) -> dict[str, object]:
-        # Clocks of other machines say nothing here: the first unknown id is looked up.
-        begun = {"_later": self._later, "_looked_up": float("-inf")}
-        return {"plan": self.plan, "arrow_type": self.arrow_type, "_decoders": None, "_programs": {}, **begun}
+        begun = {"_later": self._later, "_decoders": None, "_programs": {}}
+        return {"plan": self.plan, "arrow_type": self.arrow_type, **begun}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        # Clocks of other machines say nothing here.
+        self._looked_up = float("-inf")
+        self._looking_up = threading.Lock()
+
+    def with_all_columns(self) -> PayloadDecoder:
+        """The same for whole payloads."""
+        return PayloadDecoder(replace(self.plan, columns=None), self._later)
 
     def decode(self, payloads: pa.Array, headers: pa.Array | None = None) -> Decoded:
         """A column of keys or values, and the records' headers if Confluent's framing may have put ids there."""
@@ -183,7 +194,7 @@ class PayloadDecoder:
         # JSON says itself what it holds.
         if id_ is not None and self.plan.format not in (Format.JSON, Format.DEBEZIUM):
             writer = self._writer(id_)
-            problem = self._look_up() if writer is None else None
+            problem = self._look_up(id_) if writer is None else None
             writer = writer or self._writer(id_) or self.plan.writer
             if writer is None:
                 return _Unknown(f"unknown schema {'GUID' if isinstance(id_, UUID) else 'id'} {id_}{problem or ''}")
@@ -198,21 +209,29 @@ class PayloadDecoder:
         found = self.plan.catalogue
         return found.by_guid(id_) if isinstance(id_, UUID) else found.by_id(id_, _context(self.plan))
 
-    def _look_up(self) -> str | None:
-        """Take the schemas as they are now, unless that was done just before. Says why if it cannot be done."""
-        if self._later is None or time.monotonic() - self._looked_up < _LOOKUP_SECONDS:
+    def _look_up(self, id_: int | UUID) -> str | None:
+        """Take the schemas as they are now, unless that was done just before. Says why if it cannot be done.
+
+        Other threads that have new ids wait for it.
+        """
+        if self._later is None:
             return None
-        try:
-            now = self._later()
-        except DuralogError as error:
-            return f"; new schemas cannot be read: {error}"
-        finally:
-            self._looked_up = time.monotonic()
-        # Schemas that were deleted in the meantime keep their ids.
-        known = self.plan.catalogue.merged(_narrowed(self.plan, now))
-        self.plan = replace(self.plan, catalogue=known)
-        self._decoders = _decoders(self.plan)
-        return None
+        with self._looking_up:
+            if self._writer(id_) is not None or time.monotonic() - self._looked_up < _LOOKUP_SECONDS:
+                return None
+            try:
+                now = self._later()
+            except DuralogError as error:
+                return f"; new schemas cannot be read: {error}"
+            finally:
+                self._looked_up = time.monotonic()
+            # Schemas that were deleted in the meantime keep their ids.
+            known = self.plan.catalogue.merged(_narrowed(self.plan, now))
+            plan = replace(self.plan, catalogue=known)
+            # In this order: who finds the id needs decoders that know its references.
+            self._decoders = _decoders(plan)
+            self.plan = plan
+            return None
 
 
 class _Unknown(str):

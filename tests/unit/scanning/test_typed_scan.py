@@ -195,6 +195,44 @@ def test_schemas_that_are_registered_during_a_scan(tmp_path: Path, monkeypatch: 
         assert sent.decode(records).columns["value"].to_pylist() == [{"id": 1}, {"id": 2}]
 
 
+def test_conditions_know_schemas_that_were_registered_later(tmp_path: Path) -> None:
+    newer = {**FIRST, "fields": [{"name": "note", "type": "string"}, *FIRST["fields"]]}
+    with duralog.open(tmp_path) as store:
+        store.create_topic("_schemas", 1)
+        store.create_topic("orders", 1)
+        store.partition("_schemas", 0).append([schema_record("orders-value", 1, 3, FIRST)])
+        store.partition("orders", 0).append([duralog.Record(value=avro(FIRST, {"id": 1}, 3))])
+        asked = [duralog.scan(tmp_path, topic="orders", decode="auto", where="$.id = 2") for _ in range(2)]
+        assert asked[0].count() == 0
+        store.partition("_schemas", 0).append([schema_record("orders-value", 2, 4, newer)])
+        store.partition("orders", 0).append([duralog.Record(value=avro(newer, {"note": "x", "id": 2}, 4))])
+        assert asked[0].to_arrow().column("value").to_pylist() == [{"id": 2}]
+        # The first stream ends where the log ended at the call.
+        assert asked[1].count() == 0
+        assert asked[1].count() == 1
+
+
+def test_conditions_compare_decimals_as_numbers(tmp_path: Path) -> None:
+    money = {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2}
+    prices = {"type": "map", "values": {"type": "array", "items": money}}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "m", "type": money}, {"name": "p", "type": prices}]}
+    amounts = [Decimal("9.99"), Decimal("-10.00"), Decimal("10.50"), Decimal("12345678901234567890123456.78")]
+    with duralog.open(tmp_path) as store:
+        store.create_topic("money", 1)
+        payloads = [avro(schema, {"m": each, "p": {"x": [each]}}, 0)[5:] for each in amounts]
+        store.partition("money", 0).append([duralog.Record(value=each) for each in payloads])
+    options = {"value.format": "avro", "value.schema": json.dumps(schema), "value.framing": "none"}
+
+    def found(where: str) -> list[Decimal]:
+        rows = duralog.scan(tmp_path, topic="money", decode=options, where=where, columns=["value.m"]).to_arrow()
+        return [row["m"] for row in rows.column("value").to_pylist()]
+
+    assert found("$.m > 10") == amounts[2:]
+    assert found("$.m = -10 or $.p.x[0] = 10.5") == amounts[1:3]
+    assert found("$.m = 12345678901234567890123456.78") == amounts[3:]
+    assert found("$.m = 12345678901234567890123456.79") == []
+
+
 def test_decimals_that_other_libraries_do_not_have(tmp_path: Path) -> None:
     wide = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
     fields = [{"name": "a", "type": wide}, {"name": "b", "type": {"type": "array", "items": wide}}]

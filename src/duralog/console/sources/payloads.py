@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from duralog.columnar.plain_json import json_text
+from duralog.columnar.plain_json import json_text, searched_json
 from duralog.columnar.schema import KEY, VALUE
 from duralog.config.error_text import describe, printable
 from duralog.console.facts.overview import PartitionRow
@@ -284,5 +284,5 @@ def _shown(data: bytes | None, payload: DecodedPayload | None, format_: str) -> 
 def _text(data: bytes | None, payload: DecodedPayload | None) -> bytes | None:
     if data is None or payload is None or payload.reason is not None:
         return None
-    text = payload.value if isinstance(payload.value, str) else json_text(payload.value)
+    text = payload.value if isinstance(payload.value, str) else searched_json(payload.value)
     return text.encode("utf-8", "surrogatepass")

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duralog.columnar.plain_json import json_text
+from duralog.columnar.plain_json import searched_json
 from duralog.columnar.python_values import python_values
 from duralog.columnar.schema import HEADERS, KEY, RECORD_SCHEMA, TIMESTAMP, VALUE
 from duralog.filters.conditions import Condition
 from duralog.filters.matching import Matcher
 from duralog.scanning.time_range import ANY_TIME, TimeRange
-from duralog.schemas.payload_decoder import Format, PayloadDecoder
+from duralog.schemas.payload_decoder import Format
 from duralog.schemas.typed_columns import Mode, TypedColumns
 
 
@@ -36,8 +36,8 @@ class WantedRows:
     def of(cls, times: TimeRange, condition: Condition | None, typed: TypedColumns | None) -> WantedRows:
         if condition is None or typed is None:
             return cls(times, condition, None)
-        decoders = [(name, PayloadDecoder(replace(each.plan, columns=None))) for name, each in typed.decoders]
-        return cls(times, condition, replace(typed, decoders=tuple(decoders), mode=Mode.PERMISSIVE))
+        decoders = tuple((name, each.with_all_columns()) for name, each in typed.decoders)
+        return cls(times, condition, replace(typed, decoders=decoders, mode=Mode.PERMISSIVE))
 
     @property
     def needed(self) -> list[str]:
@@ -75,7 +75,7 @@ class WantedRows:
 
 
 def _text(value: object) -> bytes:
-    return (value if isinstance(value, str) else json_text(value)).encode("utf-8", "replace")
+    return (value if isinstance(value, str) else searched_json(value)).encode("utf-8", "replace")
 
 
 def _completed(value: Any, written: Any) -> Any:
