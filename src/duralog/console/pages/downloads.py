@@ -13,8 +13,9 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -59,7 +60,7 @@ class Download:
     def stop(self) -> None:
         self._stopping.set()
 
-    def pieces(self, source: Source, wanted: WantedRecords, file: DownloadFile) -> Iterator[bytes]:
+    def pieces(self, source: Source, wanted: WantedRecords, file: DownloadFile) -> Generator[bytes, None, None]:
         """The file, piece by piece. Reads: not for the event loop."""
         try:
             for records in source.topic_searches.matching(wanted, self._report, self._stopping.is_set):
@@ -128,30 +129,48 @@ class DownloadApplication:
             return
         download = _remembered(request.query_params.get("run", ""))
         pieces = download.pieces(self._source, wanted, file)
+        leaving = asyncio.ensure_future(_left(receive))
+        # Also where nothing matches, so that nothing would be sent for long: reading ends with its client.
+        leaving.add_done_callback(lambda _: download.stop())
         try:
-            first = await loop.run_in_executor(_workers, next, pieces, None)
-        except (DuralogError, OSError) as error:
-            await _answer(503 if isinstance(error, Busy) else 500, describe_any(error), scope, receive, send)
-            return
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [
-                    (b"content-type", file.media_type.encode()),
-                    (b"content-disposition", f'attachment; filename="{file_name(topic, extension)}"'.encode()),
-                    (b"cache-control", b"no-store"),
-                ],
-            }
-        )
-        await _sent(pieces, first, download, scope, receive, send)
+            try:
+                first = await loop.run_in_executor(_workers, next, pieces, None)
+            except (DuralogError, OSError) as error:
+                if not leaving.done():
+                    status = 503 if isinstance(error, Busy) else 500
+                    await _answer(status, describe_any(error), scope, receive, send)
+                return
+            if leaving.done():
+                return
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [
+                        (b"content-type", file.media_type.encode()),
+                        (b"content-disposition", f'attachment; filename="{file_name(topic, extension)}"'.encode()),
+                        (b"cache-control", b"no-store"),
+                    ],
+                }
+            )
+            await _sent(pieces, first, download, leaving, scope, send)
+        finally:
+            # Cancelled while a worker reads: that worker ends it.
+            leaving.cancel()
+            download.stop()
+            with suppress(ValueError):
+                await loop.run_in_executor(_workers, pieces.close)
 
 
 async def _sent(
-    pieces: Iterator[bytes], piece: bytes | None, download: Download, scope: Scope, receive: Receive, send: Send
+    pieces: Iterator[bytes],
+    piece: bytes | None,
+    download: Download,
+    leaving: asyncio.Future[None],
+    scope: Scope,
+    send: Send,
 ) -> None:
     loop = asyncio.get_running_loop()
-    leaving = asyncio.ensure_future(_left(receive))
     viewer = viewer_of(scope)
     try:
         while piece is not None and not leaving.done():
@@ -164,9 +183,6 @@ async def _sent(
     except (DuralogError, OSError) as error:
         if download.progress().state is RunState.FAILED:
             _logger.warning("a download failed: %s", printable(describe_any(error)))
-    finally:
-        leaving.cancel()
-        await loop.run_in_executor(_workers, pieces.close)  # type: ignore[attr-defined]
 
 
 async def _left(receive: Receive) -> None:
