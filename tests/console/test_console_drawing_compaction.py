@@ -64,7 +64,7 @@ LOG = PartitionFacts(
     checkpoint=100,
     first_dirty_offset=100,
     first_uncleanable_offset=200,
-    why_uncleanable="min.compaction.lag.ms is 6 hours",
+    why_uncleanable="a transaction is open since offset 18300",
     dirty_ratio=0.66,
     min_dirty_ratio=0.5,
 )
@@ -167,7 +167,7 @@ def test_progress_in_words() -> None:
 def test_offsets_beside_the_picture() -> None:
     figures = {figure.marker: figure for figure in offset_figures(LOG, IN_UTC)}
     assert [figure.value for figure in figures.values()] == ["0", "100", "200", "390", "400", "400"]
-    assert figures["first-uncleanable-offset"].about == "min.compaction.lag.ms is 6 hours"
+    assert figures["first-uncleanable-offset"].about == "a transaction is open since offset 18,300"
     assert figures["last-stable-offset"].about == "10 offsets after the start of an open transaction."
     plain = offset_figures(replace(LOG, first_dirty_offset=None, first_uncleanable_offset=None), IN_UTC)
     assert [figure.marker for figure in plain] == ["start-offset", "last-stable-offset", "high-watermark", "end-offset"]

@@ -54,6 +54,7 @@ def test_partitions_are_merged_by_time_and_paged_both_ways(visit: Visit) -> None
     tab.part("topic-records").click()
     wait_for(tab, EVENTS - 1)
     assert numbers(tab) == list(range(EVENTS - 1, EVENTS - 1 - PAGE, -1))
+    expect(tab.part("records").locator("[aria-sort]")).to_have_text("Time (Eucla) ↓")
     tab.part("older").click()
     wait_for(tab, EVENTS - 1 - PAGE)
     assert numbers(tab) == list(range(EVENTS - 1 - PAGE, EVENTS - 1 - 2 * PAGE, -1))

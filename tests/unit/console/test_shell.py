@@ -18,6 +18,7 @@ from duralog.console.drawing.words import (
     byte_rate_text,
     counted,
     group_path,
+    grouped,
     number_text,
     record_rate_text,
     share_text,
@@ -38,6 +39,9 @@ def test_numbers_are_grouped_by_a_space_that_does_not_break() -> None:
     assert number_text(None) == UNKNOWN
     assert [counted(n, "topic") for n in (0, 1, 2)] == ["0 topics", "1 topic", "2 topics"]
     assert counted(2, "batch") == "2 batches"
+    sentence = "from offset 7600 on: the active segment starts at offset 1234567"
+    assert grouped(sentence) == "from offset 7,600 on: the active segment starts at offset 1,234,567"
+    assert grouped("min.compaction.lag.ms is 21600000 ms") == "min.compaction.lag.ms is 21600000 ms"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from duralog.console.drawing.partition_blocks import Zone
 from duralog.console.drawing.partition_figures import Figure
-from duralog.console.drawing.words import bytes_text, counted, number_text, share_text
+from duralog.console.drawing.words import bytes_text, counted, grouped, number_text, share_text
 from duralog.console.facts.partitions import PartitionFacts
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
 
@@ -136,6 +136,6 @@ def cleaner_figures(facts: PartitionFacts) -> list[Figure]:
             "cleaner-limit",
             "First uncleanable",
             number_text(facts.first_uncleanable_offset),
-            facts.why_uncleanable or "",
+            grouped(facts.why_uncleanable or ""),
         ),
     ]

@@ -13,6 +13,7 @@ from duralog.console.drawing.words import (
     age_text,
     bytes_text,
     counted,
+    grouped,
     number_text,
     share_text,
     value_in_words,
@@ -54,7 +55,7 @@ def offset_figures(facts: PartitionFacts, zone: ReaderZone) -> list[Figure]:
             Figure("first-dirty-offset", "First dirty", number_text(facts.first_dirty_offset), _dirty_words(facts))
         )
     if facts.first_uncleanable_offset is not None:
-        why = facts.why_uncleanable or ""
+        why = grouped(facts.why_uncleanable or "")
         if facts.cleanable_from_ms is not None:
             why += f"; {_moment(facts.cleanable_from_ms, zone)}"
         figures.append(

@@ -5,6 +5,7 @@ Digits are grouped by commas, as the commands print them. What is not known is a
 
 from __future__ import annotations
 
+import re
 import time
 from urllib.parse import quote, urlencode
 
@@ -13,6 +14,7 @@ from duralog.config.plurals import plural
 from duralog.config.times import duration_text
 
 UNKNOWN = "–"
+_OFFSET = re.compile(r"(?<=\boffset )\d+")
 _INT64_MAX = 2**63 - 1
 _KIB = 1024
 _SECOND_MS = 1_000
@@ -25,6 +27,11 @@ _YEAR_S = 365 * _DAY_S
 def number_text(value: int | None) -> str:
     """`1,234,567`."""
     return UNKNOWN if value is None else f"{value:,}"
+
+
+def grouped(sentence: str) -> str:
+    """Offsets in a sentence of the engine, written as the pages write numbers."""
+    return _OFFSET.sub(lambda found: f"{int(found[0]):,}", sentence)
 
 
 def counted(value: int, noun: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from duralog.console.drawing.words import (
     bytes_text,
     compaction_path,
+    grouped,
     share_text,
 )
 from duralog.console.facts.health import CleanerRow, HealthItem, QuarantineEntry, Severity
@@ -150,7 +151,7 @@ def cleaner_table() -> DataTable[CleanerRow]:
                 hint="The cleaner's checkpoint: an offset",
                 wide=True,
             ),
-            Column(name="reason", label="Why", cell=lambda row: row.reason, wide=True),
+            Column(name="reason", label="Why", cell=lambda row: grouped(row.reason), wide=True),
         ),
         TableRows(
             key=lambda row: f"{row.topic}-{row.partition}",

@@ -45,8 +45,7 @@ def _table(name: str, label: str, on_edit: Callable[[ConfigRow], Any]) -> DataTa
                 name="name",
                 label="Config",
                 cell=lambda row: {"text": row.name, "sub": row.about},
-                # Those that somebody has set come first.
-                sort=lambda row: (row.is_default, row.name),
+                sort=lambda row: row.name,
             ),
             Column(name="value", label="Value", cell=lambda row: {"text": row.value, "sub": row.in_words}, mono=True),
             Column(
@@ -56,18 +55,23 @@ def _table(name: str, label: str, on_edit: Callable[[ConfigRow], Any]) -> DataTa
                 mono=True,
                 wide=True,
             ),
-            Column(name="source", label="From", cell=_source_cell, sort=lambda row: row.source, wide=True),
+            Column(name="source", label="From", cell=_source_cell, sort=_by_source, wide=True),
             Column(name="edit", label="", cell=_edit_cell),
         ),
         TableRows(
             key=lambda row: row.name,
             search=lambda row: f"{row.name} {row.value} {row.source} {row.about}",
-            sort="name",
+            sort="source",
             on_a_page=_ROWS_ON_A_PAGE,
         ),
         empty="Everything has its default.",
         on_act=on_edit,
     )
+
+
+def _by_source(row: ConfigRow) -> tuple[bool, str, str]:
+    """Those that somebody has set come first."""
+    return row.is_default, row.source, row.name
 
 
 def _source_cell(row: ConfigRow) -> Cell:

@@ -6,9 +6,10 @@ export default {
               @click="resume">{{ paused }}</button>
       <table v-if="rows.length" :class="{ merged: rows[0].partition }" data-testid="records" :aria-label="label" :aria-busy="busy">
         <thead><tr>
-          <th scope="col" class="number" :aria-sort="descending ? 'descending' : 'ascending'"
-            :title="descending ? 'Newest first' : 'Oldest first'">{{ rows[0].partition ? "Partition : offset" : "Offset" }} {{ descending ? "↓" : "↑" }}</th>
-          <th scope="col" :title="zone">{{ timeHead }}</th><th scope="col">Key</th>
+          <th v-if="rows[0].partition" scope="col" class="number">Partition : offset</th>
+          <th v-else scope="col" class="number" :aria-sort="order" :title="orderTip">Offset {{ arrow }}</th>
+          <th v-if="rows[0].partition" scope="col" :aria-sort="order" :title="orderTip">{{ timeHead }} {{ arrow }}</th>
+          <th v-else scope="col" :title="zone">{{ timeHead }}</th><th scope="col">Key</th>
           <th scope="col">Value</th><th scope="col" class="number size">Size</th>
         </tr></thead>
         <tbody @click="click" @keydown="rowKey" @focusin="remember">
@@ -47,6 +48,15 @@ export default {
   computed: {
     timeHead() {
       return this.zone ? `Time (${this.zone.split("/").pop().replaceAll("_", " ")})` : "Time";
+    },
+    order() {
+      return this.descending ? "descending" : "ascending";
+    },
+    orderTip() {
+      return `${this.descending ? "Newest first" : "Oldest first"}${this.rows[0].partition && this.zone ? `, ${this.zone}` : ""}`;
+    },
+    arrow() {
+      return this.descending ? "↓" : "↑";
     },
     // The one row that the Tab key stops at.
     stop() {
