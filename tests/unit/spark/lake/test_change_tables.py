@@ -334,8 +334,31 @@ def test_values_that_the_database_left_out(job: Changes, monkeypatch: pytest.Mon
         assert {row["id"]: (row["a"], row["b"]) for row in rows_of_table("parquet", made)} == rows
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_values_that_were_compacted_away(job: Changes, is_compacted: bool) -> None:
+    """The row of the last snapshot has the value of an event before the one that is gone."""
+    topic, left_out = topic_of("t"), "__debezium_unavailable_value"
+    config = {"log.cleaner.enable": "false", "log.cleanup.policy": "compact"}
+    with duralog.open(str(job.data), config=config) as store:
+        store.create_topic(topic)
+    job.events(topic, *(({"id": number}, change("c", {"id": number, "a": "old"})) for number in (1, 2)))
+    assert job.snapshot("t").live_keys == 2
+    job.events(topic, ({"id": 1}, change("u", {"id": 1, "a": left_out})))
+    job.events(topic, ({"id": 2}, change("u", {"id": 2, "a": "new"})), ({"id": 3}, change("c", {"id": 3, "a": "x"})))
+    job.events(topic, ({"id": 2}, change("u", {"id": 2, "a": left_out})))
+    if is_compacted:
+        with duralog.open(str(job.data), config=config) as store:
+            store.partition(topic, 0).roll()
+            store.compact(topic, 0)
+    made = job.snapshot("t")
+    rows = {row["id"]: row["a"] for row in rows_of_table("parquet", made)}
+    assert made.is_incremental
+    assert rows == {1: "old", 2: left_out if is_compacted else "new", 3: "x"}
+    assert made.unavailable_rows == is_compacted
+
+
 def test_binary_values_that_the_database_left_out(job: Changes) -> None:
-    """In base64 and in hex; and a bad event in between, which says nothing."""
+    """In base64 and in hex. A bad event in between may have had another value."""
     topic, left_out = topic_of("t"), "__debezium_unavailable_value"
     known = {"id": 1, "text": "long", "in_base64": "bG9uZw==", "in_hex": "6c6f6e67", "kafka_note": "note"}
     unknown = {
@@ -346,12 +369,17 @@ def test_binary_values_that_the_database_left_out(job: Changes) -> None:
         "kafka_note": left_out,
     }
     job.events(
-        topic, ({"id": 1}, change("c", known)), ({"id": 1}, b'{"op": "c"'), ({"id": 1}, change("u", unknown, known))
+        topic, ({"id": 1}, b'{"op": "c"'), ({"id": 1}, change("c", known)), ({"id": 1}, change("u", unknown, known))
     )
     made = job.snapshot("t", decode={"value.format": "debezium"})
     [row] = table_of("parquet", made.path).to_pylist()
     assert {name: row[name] for name in known} == known
     assert (made.unavailable_rows, made.bad_records) == (0, 0)
+    job.events(topic, ({"id": 1}, b'{"op": "u"'), ({"id": 1}, change("u", unknown)))
+    for target in (job.target, job.target / "full"):
+        made = job.snapshot("t", decode={"value.format": "debezium"}, target=target)
+        [row] = table_of("parquet", made.path).to_pylist()
+        assert ({name: row[name] for name in known}, made.unavailable_rows) == (unknown, 1)
     job.events(topic, ({"id": 1}, b'{"op": "c"'))
     job.snapshot("t", decode={"value.format": "debezium"})
     job.events(topic, ({"id": 1}, change("u", unknown)))

@@ -24,6 +24,8 @@ class PartitionTask:
     """Of the previous snapshot."""
     first_offset: int
     """Where the log begins now: rows of the previous snapshot from before are gone from it."""
+    previous_end: int
+    """Where the previous snapshot ended."""
     most_keys: int
     """There cannot be more."""
     map_bytes: int

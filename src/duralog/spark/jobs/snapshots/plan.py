@@ -78,6 +78,7 @@ def partition_tasks(
                 slices=slices,
                 files=files_of.get(f"{spec.partition_column}={number}", ()),
                 first_offset=first_offset,
+                previous_end=basis.state.next_offsets.get(number, 0),
                 most_keys=known + wanted.end_offset - wanted.start_offset,
                 map_bytes=request.map_bytes,
                 right=right,

@@ -5,6 +5,10 @@ last event of the same key that has it: an earlier one of the log, or the row of
 values wait until there are enough of them; then one pass over the keys of the log finds the events of these keys, and
 only those are decoded.
 
+No value is better than an old one. After an event that does not decode, the value is not known. A row of the previous
+snapshot counts only if the log has all offsets from there to the event: compaction may have removed an update in
+between, which had another value.
+
 Memory: the rows that wait, and their values, for as many of them at a time as fit into a bound.
 """
 
@@ -22,6 +26,7 @@ from duralog.columnar.schema import KEY, OFFSET, VALUE
 from duralog.kernels.key_digests import Digests
 from duralog.scanning.keyed_offsets import records_of_keys
 from duralog.schemas.typed_columns import CORRUPT
+from duralog.spark.jobs.snapshots.gaps import first_gap
 from duralog.spark.jobs.snapshots.partition_task import PartitionTask
 from duralog.spark.lake.columns import PREFIX
 from duralog.spark.lake.keyed_files import columns_of_file, digests_of_keys
@@ -32,6 +37,7 @@ _TEXTS = pa.array([_TEXT, base64.b64encode(_BYTES).decode(), _BYTES.hex()])
 """The latter are binary columns in JSON without a schema, or by `binary.handling.mode`."""
 _AS_LISTS = ([_TEXT], list(_BYTES))
 """In place of an array of text, and of one of numbers."""
+_END = 2**63 - 1
 _MOST_WAITING = 32_768
 _MOST_BYTES = 128 << 20
 """Of rows that wait, and of values that were found for them."""
@@ -42,6 +48,7 @@ class UnavailableValues:
     def __init__(self, task: PartitionTask) -> None:
         self._task = task
         self._columns = [each.name for each in task.rows.row if _may_lack(each.type)]
+        self._known_until: int | None = None
         self.missing_rows = 0
         """Rows with a value that was found nowhere: it stays as Debezium wrote it."""
 
@@ -95,7 +102,11 @@ class UnavailableValues:
         size_bytes = 0
         for place, earlier, row in self._earlier(rows, list(found)):
             for name, values in found.items():
-                if place in values and not _is_unavailable(earlier.column(name).slice(row, 1))[0]:
+                if earlier is None:
+                    if place in values:
+                        size_bytes -= _size(values[place])
+                        values[place] = _MISSING
+                elif place in values and not _is_unavailable(earlier.column(name).slice(row, 1))[0]:
                     value = earlier.column(name)[row].as_py()
                     size_bytes += _size(value) - _size(values[place])
                     values[place] = value
@@ -103,8 +114,11 @@ class UnavailableValues:
                 return None
         return found
 
-    def _earlier(self, rows: pa.RecordBatch, names: list[str]) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-        """Earlier rows of the same keys, in order: the place of the one that waits, a batch, and the row in it."""
+    def _earlier(self, rows: pa.RecordBatch, names: list[str]) -> Iterator[tuple[int, pa.RecordBatch | None, int]]:
+        """Earlier rows of the same keys, in order: the place of the one that waits, a batch, and the row in it.
+
+        Instead of the batch None for an event that does not decode.
+        """
         task = self._task
         digests = digests_of_keys(rows.column(_KEY), task.rows.identity)
         places = {each.tobytes(): place for place, each in enumerate(digests)}
@@ -116,23 +130,29 @@ class UnavailableValues:
             same: NDArray[np.bool_] = beginnings[at] == found[:, 0]
             return same
 
-        def matches(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+        def matches(batch: pa.RecordBatch, until: int) -> Iterator[tuple[int, pa.RecordBatch | None, int]]:
+            is_bad = np.zeros(batch.num_rows, bool)
             if task.rows.has_corrupt:
-                # The event before a bad one knows more than that one.
-                batch = batch.filter(batch.column(CORRUPT).is_null())
+                is_bad = np.asarray(batch.column(CORRUPT).is_valid())
             found = digests_of_keys(batch.column(_KEY), task.rows.identity)
             at = batch.column(_OFFSET).to_numpy()
             for row in np.flatnonzero(is_wanted(found)).tolist():
                 place = places.get(found[row].tobytes())
-                if place is not None and task.first_offset <= at[row] < offsets[place]:
-                    yield place, batch, row
+                if place is not None and task.first_offset <= at[row] < offsets[place] < until:
+                    yield place, None if is_bad[row] else batch, row
 
         needed = [_KEY, _OFFSET, *([CORRUPT] if task.rows.has_corrupt else []), *names]
         for path in task.files:
             for batch in columns_of_file(task.target, path, needed):
-                yield from matches(batch)
+                yield from matches(batch, self._until())
         for records in records_of_keys(task.slices, is_wanted, task.rows.columns, task.rows.identity):
-            yield from matches(task.rows.of(records.filter(records.column(VALUE).is_valid())).batch)
+            yield from matches(task.rows.of(records.filter(records.column(VALUE).is_valid())).batch, _END)
+
+    def _until(self) -> int:
+        """Up to where the log has all events that came after the previous snapshot."""
+        if self._known_until is None:
+            self._known_until = first_gap(self._task.slices, self._task.previous_end)
+        return self._known_until
 
 
 class _Missing:
