@@ -12,8 +12,9 @@ read these ahead of the consumer. Decoding releases Python's lock.
 Several directories are those of one cluster: each partition is read from the copy that consumers were served, and what
 is damaged in it from another (`duralog.scanning.cluster`).
 
-Records come by topic, partition and offset. Memory is bounded by the decoded records of one task more than there are
-threads. A task has one slice, or several small ones, of 8 MiB together.
+Records come by topic, partition and offset. A task has one slice, or several small ones, of 8 MiB together. One task
+more than there are threads is read at a time. What they have decoded and the consumer has not taken is bounded in bytes
+(`read_ahead`), so compressed records and a slow consumer do not fill the memory.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ class Scan:
             batches = self._read_cluster(planned, schema)
         else:
             read = partial(self._batches, schema, lambda slices, columns: read_slices(slices, columns=columns))
-            batches = read_ahead(planned.tasks, read, self._wanted.threads)
+            batches = read_ahead(planned.tasks, read, self._wanted.threads, _memory_of)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def _read_cluster(self, planned: ClusterPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -253,7 +254,8 @@ class Scan:
         def read_task(slices: Sequence[Slice], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return read_through_damage(slices, columns=columns, on_healed=healed.append)
 
-        tasks = read_ahead(planned.tasks, partial(self._batches, schema, read_task), self._wanted.threads)
+        read = partial(self._batches, schema, read_task)
+        tasks = read_ahead(planned.tasks, read, self._wanted.threads, _memory_of)
         for batch in chain(tasks, [None]):
             while healed:
                 self._wanted.on_healed(healed.popleft())
@@ -275,7 +277,8 @@ class Scan:
             if found.num_rows == 0 and batch.num_rows:
                 continue
             # What only a condition needs is not decoded again.
-            found = found.select(needed)
+            if found.schema.names != needed:
+                found = found.select(needed)
             yield found if self._typed is None else self._typed.apply(found, schema)
 
     def to_arrow(self) -> pa.Table:
@@ -351,6 +354,11 @@ class Scan:
     def _words(self) -> str:
         topics = "all topics" if self._wanted.topics is None else ", ".join(self._wanted.topics)
         return f"{topics} in {self._wanted.path}"
+
+
+def _memory_of(batch: pa.RecordBatch) -> int:
+    """With what a slice keeps in memory, too."""
+    return int(batch.get_total_buffer_size())
 
 
 def _records_of(wanted: _Wanted, topic: str, columns: Sequence[str]) -> Scan:
