@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from duralog.broker.broker import Broker
 from duralog.command_line import app
 from duralog.config import BrokerConfig
 from duralog.errors import StorageError
+from duralog.storage.disk.file_system import LocalFileSystem
 from tests.support.broker.admin_desk import DESCRIBE_LOG_DIRS, append, make
 from tests.support.broker.raw_client import RawClient
 from tests.support.waiting import wait_until
@@ -121,6 +124,46 @@ def test_a_disk_that_fails_takes_its_partitions_offline(client: RawClient, broke
     append(broker, "t", 0, [NOW])
     make(client, "next", 2)
     assert set(partitions(described(client)[disks[0]])) == {("t", 0), ("next", 0), ("next", 1)}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_a_full_disk_is_not_a_failed_one(
+    client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    make(client, "t", 2)
+    append(broker, "t", 0, [NOW])
+    append(broker, "t", 1, [NOW])
+
+    def fail(*_: object) -> None:
+        raise StorageError("cannot write a checkpoint") from OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as full:
+        full.setattr(LocalFileSystem, "replace", fail)
+        with pytest.raises(StorageError, match="cannot write a checkpoint"):
+            broker.store._upkeep.checkpoint_high_watermarks()
+    assert broker.store.failure is None
+    assert all(each.failure is None for each in broker.store.log_directories)
+    broker.store._upkeep.checkpoint_high_watermarks()
+    assert move(client, broker.store.paths[1], "t", 0) == {0: 0}
+    wait_until(lambda: broker.store.directory_of("t", 0) == broker.store.paths[1])
+
+
+def test_a_disk_that_takes_no_checkpoint_has_failed(
+    client: RawClient, broker: Broker, disks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(client, "t", 2)
+    append(broker, "t", 1, [NOW])
+    replace = LocalFileSystem.replace
+
+    def fail(files: LocalFileSystem, path: str, data: bytes) -> None:
+        if path.startswith(disks[1]):
+            raise StorageError("cannot write a checkpoint") from OSError(errno.EIO, os.strerror(errno.EIO))
+        replace(files, path, data)
+
+    monkeypatch.setattr(LocalFileSystem, "replace", fail)
+    broker.store._upkeep.checkpoint_high_watermarks()
+    wait_until(lambda: bool(broker.store.offline))
+    assert [each.failure is None for each in broker.store.log_directories] == [True, False]
 
 
 def test_without_the_directory_of_the_metadata_the_broker_stops(broker: Broker) -> None:

@@ -4,6 +4,9 @@ A store of several directories continues without one of them: its partitions are
 written until the next start. Without the directory of the metadata log, or without any directory, the store cannot
 continue: `failure` says why, and a broker stops. The directories that work are closed as always.
 
+A disk that is full, or a process without descriptors or memory, does not take a directory offline if a checkpoint
+cannot be written: the next one is, when there is room again.
+
 In a store of one directory, a disk error only ends the log that it happens in (`duralog.storage.log.writer`).
 """
 
@@ -28,18 +31,24 @@ _DISK_ERRORS = {
     for name in ("EIO", "EROFS", "ENODEV", "ENXIO", "ESTALE", "EUCLEAN", "EREMOTEIO", "ENOTCONN", "EHOSTDOWN")
     if hasattr(errno, name)
 }
+_SHORTAGES = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 _logger = logging.getLogger(__name__)
 
 
 def is_disk_failure(error: BaseException) -> bool:
     """Whether the disk has failed, and not only this operation: not if it is full, or if a file is damaged."""
+    return _errno(error) in _DISK_ERRORS
+
+
+def _errno(error: BaseException) -> int | None:
+    """Of the operating system's error that it was raised for."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, OSError):
-            return found.errno in _DISK_ERRORS
+            return found.errno
         found = found.__cause__
-    return False
+    return None
 
 
 class DirectoryFailures:
@@ -64,7 +73,7 @@ class DirectoryFailures:
         """Why the whole store has failed."""
         self.on_failure: Callable[[], None] = lambda: None
         """Called when that is so."""
-        self._directories.on_failure = self.report
+        self._directories.on_failure = self._report_checkpoint
 
     def check_loaded(self) -> None:
         """Take the directories offline whose disks failed while their partitions were loaded."""
@@ -79,6 +88,13 @@ class DirectoryFailures:
             is_in_it = os.path.normpath(os.path.dirname(folder)) == os.path.normpath(directory.path)
             if is_in_it and isinstance(error, Exception):
                 self.report(directory, error)
+
+    def _report_checkpoint(self, directory: LogDirectory, error: Exception) -> bool:
+        """Whether the directory goes offline, because a checkpoint cannot be written."""
+        if _errno(error) in _SHORTAGES or isinstance(error, LockLost):
+            return False
+        self.report(directory, error)
+        return True
 
     def report(self, directory: LogDirectory, error: Exception) -> None:
         """A directory cannot be written. It goes offline on another thread, since this one may hold any lock."""

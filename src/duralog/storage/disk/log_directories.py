@@ -91,8 +91,8 @@ class LogDirectories:
         self._changing = threading.Lock()
         self._is_read_only = True
         self._second_homes: dict[TopicPartition, LogDirectory] = {}
-        self.on_failure: Callable[[LogDirectory, Exception], None] | None = None
-        """Called when a checkpoint cannot be written, if there are several directories."""
+        self.on_failure: Callable[[LogDirectory, Exception], bool] | None = None
+        """Called when a checkpoint cannot be written, if there are several directories. Whether it goes offline."""
 
     @classmethod
     def at(cls, files: FileSystem, paths: Sequence[str], metadata_path: str | None = None) -> LogDirectories:
@@ -314,14 +314,17 @@ class LogDirectories:
         if not self.are_several:
             self.all[0].write_checkpoint(name, collect)
             return
+        failed: StorageError | None = None
         for directory in self.online:
             try:
                 directory.write_checkpoint(name, lambda home=directory: self._of(home, collect()))  # type: ignore[misc]
             except StorageError as error:
-                directory.checkpoint_error = error
-                if self.on_failure is None:
-                    raise
-                self.on_failure(directory, error)
+                if self.on_failure is not None and self.on_failure(directory, error):
+                    directory.checkpoint_error = error
+                else:
+                    failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _of(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {
