@@ -385,6 +385,9 @@ class _Held:
         copy = outcome.copy
         self._offsets[RECOVERY_POINT_CHECKPOINT][plan.partition] = copy.end_offset
         self._offsets[HIGH_WATERMARK_CHECKPOINT][plan.partition] = min(plan.high_watermark, copy.end_offset)
+        if copy.cleaned_to is not None:
+            assert self._cleaner is not None
+            self._cleaner.put(plan.partition, min(copy.cleaned_to, copy.end_offset))
         if copy.number is None:
             # Also 0: the entry of another topic's folder would hide the start, or empty the log.
             self._offsets[LOG_START_OFFSET_CHECKPOINT][plan.partition] = copy.start_offset
@@ -392,6 +395,8 @@ class _Held:
     def finish(self) -> None:
         for name, offsets in self._offsets.items():
             self._directory.write_checkpoint(name, offsets.copy)
+        if self._cleaner is not None:
+            self._cleaner.write()
         if self._was_clean and not self._is_in_doubt:
             self._directory.put_clean_shutdown()
 

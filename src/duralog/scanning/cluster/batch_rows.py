@@ -30,10 +30,14 @@ PLACED_ROW = np.dtype(
         ("position", np.int64),
         ("segment", np.int64),
         ("copy", np.int32),
-        ("is_after_damage", np.bool_),
+        ("expected_offset", np.int64),
     ]
 )
-"""A batch as it is compared (`ROW`), and where it is: position, base offset of its segment, number of its copy."""
+"""A batch as it is compared (`ROW`), and where it is: position, base offset of its segment, number of its copy.
+
+The expected offset is that after the batch before it, if offsets are missing in between: they are lost or removed by a
+cleaner, or the offset of the batch is wrong. Otherwise it is -1.
+"""
 
 _KEY = np.dtype((np.void, ROW.itemsize))
 _SEARCHED_BYTES = 64
@@ -74,6 +78,7 @@ class CopyRows:
         self.sizes: dict[int, int] = {}
         """Of the log files that were read, by base offset, without the zeros at the end of a preallocated one."""
         self._loaded: tuple[int, SegmentRows] | None = None
+        self._searched: tuple[int, SegmentRows] | None = None
 
     @property
     def active_base(self) -> int:
@@ -97,6 +102,22 @@ class CopyRows:
         first, last = np.searchsorted(rows["last_offset"], [start_offset, end_offset])
         found: NDArray[Any] = rows[first:last]
         return found
+
+    def has_contents(self, row: Any) -> bool:
+        """Whether the contents of another copy's batch are here, among the offsets that are missing before it."""
+        place = bisect_right(self.bases, row["expected_offset"]) - 1
+        if place < 0:
+            return False
+        base = self.bases[place]
+        if self._loaded is not None and self._loaded[0] == base:
+            found = self._loaded[1].rows
+        else:
+            if self._searched is None or self._searched[0] != base:
+                self._searched = base, self._examine(place)
+            found = self._searched[1].rows
+        first, last = np.searchsorted(found["base_offset"], [row["expected_offset"], row["base_offset"]])
+        missing = found[first:last]
+        return bool(((missing["size"] == row["size"]) & (missing["crc"] == row["crc"])).any())
 
     def size_at(self, offset: int) -> int:
         """The bytes of the segment that would hold an offset."""
@@ -124,8 +145,7 @@ class CopyRows:
             rows[name] = batches[name]
         rows["segment"] = base
         rows["copy"] = self.number
-        ends = np.concatenate(([0], rows["position"] + rows["size"]))
-        rows["is_after_damage"] = rows["position"] != ends[:-1]
+        rows["expected_offset"] = _expected_offsets(base, rows)
         return SegmentRows(rows, tuple(_located(base, rows, each) for each in damages), size)
 
 
@@ -135,6 +155,11 @@ def keys(rows: NDArray[Any]) -> NDArray[Any]:
     for name in ROW.names or ():
         plain[name] = rows[name]
     return plain.view(_KEY)
+
+
+def _expected_offsets(base: int, rows: NDArray[Any]) -> NDArray[Any]:
+    expected = np.concatenate(([base], rows["last_offset"] + 1))[:-1]
+    return np.where((rows["magic"] == 2) & (rows["base_offset"] > expected), expected, -1)
 
 
 def _valid(file: ByteSource, base: int, size: int, limit: int | None) -> tuple[NDArray[Any], list[Damage]]:

@@ -195,7 +195,8 @@ class ClusterDirectory:
         """Of the checkpoint, and with later ones that the batches have.
 
         An epoch that starts at the end of the log counts: its leader may have written nothing. A checkpoint is older
-        than the log if the two were copied while a broker wrote.
+        than the log if the two were copied while a broker wrote. One whose last epoch the last batch contradicts is
+        damaged, and is not used: a wrong epoch in it would win over all other copies.
         """
         path = f"{self._directory.folder_of(partition)}/{LEADER_EPOCH_CHECKPOINT}"
         try:
@@ -206,9 +207,13 @@ class ClusterDirectory:
             return entries, entries
         start = view.start_offset
         if entries:
-            if _last_epoch(view) <= entries[-1].epoch:
+            last = _last_epoch(view)
+            if NO_LEADER_EPOCH < last < entries[-1].epoch and entries[-1].start_offset < view.end_offset:
+                entries = ()
+            elif last <= entries[-1].epoch:
                 return entries, entries
-            start = max(start, min(entries[-1].start_offset, view.end_offset - 1))
+            else:
+                start = max(start, min(entries[-1].start_offset, view.end_offset - 1))
         observed = entries
         for piece in view.scanned_from(start):
             observed = with_observed(observed, piece.batches)

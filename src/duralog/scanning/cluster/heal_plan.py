@@ -82,6 +82,8 @@ class CopyPlan:
     start_offset: int = 0
     end_offset: int = 0
     """Where the copy ends afterwards."""
+    cleaned_to: int | None = None
+    """Up to where a cleaner has been at what the copy has afterwards; None if that is not known."""
     orphans: Orphans | None = None
     other_topic: str | None = None
     """The id of the topic that a folder of the partition's name belongs to. It is set aside."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from duralog.config.definitions import INT32_MAX
 from duralog.format.checkpoints import EpochStart
 from duralog.format.uuids import RESERVED_DIRECTORIES
 from duralog.scanning.cluster.batch_rows import CopyRows, DamagedRange, keys
@@ -74,8 +75,11 @@ class _Planning:
             for number, copy in enumerate(copies.copies)
         ]
         chosen = copies.chosen.state
+        self._dense_from = NOWHERE if copies.dense_from is None else copies.dense_from
         self._belonging = Belonging(
             epochs=choice.epochs,
+            own_epochs=tuple(copy.state.epochs for copy in copies.copies),
+            dense_from=self._dense_from,
             limits=tuple(
                 NOWHERE if number == choice.copy else divergence(copy.state, chosen)
                 for number, copy in enumerate(copies.copies)
@@ -84,7 +88,6 @@ class _Planning:
         self._order = sorted(
             range(len(copies.copies)), key=lambda number: (number != choice.copy, -choice.agreed[number], number)
         )
-        self._dense_from = NOWHERE if copies.dense_from is None else copies.dense_from
         self._log = DenseLog(order=self._order, reached=min(min(rows.bases) for rows in self._rows))
         self._end_offset = 0
         """Of the batches so far."""
@@ -104,8 +107,14 @@ class _Planning:
         masks = [self._belonging.mask(number, rows) for number, rows in enumerate(by_copy)]
         belonging = [rows if mask.all() else rows[mask] for rows, mask in zip(by_copy, masks, strict=True)]
         is_dense = start >= self._dense_from
+        misplaced = [nothing()] * len(by_copy)
         if is_dense:
             belonging = [without_misplaced(rows, belonging, number) for number, rows in enumerate(belonging)]
+            misplaced = [self._misplaced(number, belonging) for number in range(len(belonging))]
+            belonging = [
+                rows[~np.isin(keys(rows), keys(wrong))] if len(wrong) else rows
+                for rows, wrong in zip(belonging, misplaced, strict=True)
+            ]
         dense = self._log.add(end, belonging) if is_dense else nothing()
         if not is_dense:
             self._log.reached = end
@@ -117,7 +126,10 @@ class _Planning:
             number = None if target.rows is None else target.rows.number
             own = nothing() if number is None else by_copy[number]
             wanted = dense if is_dense else self._compacted.wanted(number, belonging)
-            spares.append((target, self._place(target, start, own, _from(wanted, own, target.start_offset))))
+            spare = self._place(target, start, own, _from(wanted, own, target.start_offset))
+            if number is not None and len(misplaced[number]):
+                spare = spare[~np.isin(keys(spare), keys(misplaced[number]))]
+            spares.append((target, spare))
             if number is not None and start in self._rows[number].bases:
                 target.damage += self._rows[number].segment(start).damage
         self._note_orphans(spares, is_dense=is_dense)
@@ -128,6 +140,26 @@ class _Planning:
             return [rows.between(start, end) for rows in self._rows]
         with ThreadPoolExecutor(len(self._rows), thread_name_prefix="duralog-compare") as pool:
             return list(pool.map(lambda rows: rows.between(start, end), self._rows))
+
+    def _misplaced(self, number: int, belonging: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """The batches of a copy at an offset that cannot be theirs. The checksum does not cover it.
+
+        Another copy has the same contents among the offsets that are missing here; or no segment can reach so far.
+        What another copy has at the same offset is right: the offsets before it may be lost in all copies.
+        """
+        rows = belonging[number]
+        doubtful = rows[rows["expected_offset"] >= 0]
+        if not len(doubtful):
+            return doubtful
+        others = [other for other in range(len(belonging)) if other != number]
+        for other in others:
+            doubtful = doubtful[~np.isin(keys(doubtful), keys(belonging[other]))]
+        is_wrong = [
+            row["last_offset"] - row["segment"] > INT32_MAX
+            or any(self._rows[other].has_contents(row) for other in others)
+            for row in doubtful
+        ]
+        return doubtful[np.array(is_wrong, np.bool_)]
 
     def _place(self, target: _Target, start: int, own: NDArray[Any], wanted: NDArray[Any]) -> NDArray[Any]:
         """Keep what the copy has of the wanted batches, and take the others from where they are.
@@ -215,7 +247,15 @@ class _Planning:
             epochs=_epochs(own_epochs, self._belonging.epochs, target.start_offset),
             has_epochs=state is None or self._agrees(target),
         )
-        return copy_plan(target.directory, kept)
+        found = copy_plan(target.directory, kept)
+        return None if found is None else replace(found, cleaned_to=self._cleaned_to(found))
+
+    def _cleaned_to(self, plan: CopyPlan) -> int | None:
+        origin = self._compacted.origin(plan.number)
+        known = None if origin is None else self._copies.copies[origin].cleaned_to
+        if known is None:
+            return None
+        return known if plan.truncated is None else min(known, plan.truncated.offset)
 
     def _agrees(self, target: _Target) -> bool:
         """Whether the epochs in the copy's checkpoint lead as far as its batches."""
@@ -266,6 +306,10 @@ class _Compacted:
         if damage.first_offset < self._end and not is_tail:
             self._is_sound[number] = False
             self._damage[number].append((damage.first_offset, (damage.next_offset or self._end) - 1))
+
+    def origin(self, number: int | None) -> int | None:
+        """The copy whose cleaner has made what a copy has afterwards; None if it is made of several."""
+        return number if number is not None and self._is_sound[number] else self._donor
 
     def wanted(self, number: int | None, belonging: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The batches of a window that a copy should have."""

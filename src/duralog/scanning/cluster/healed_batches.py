@@ -6,7 +6,8 @@ batches below the checkpoints from one sound copy: batches of two cleaners must 
 has removed, and its tombstone with it, would come back from the other.
 
 A batch belongs to the log if its leader epoch is the one that the history has at its offset. Offset and epoch name a
-batch: Kafka has one leader in an epoch.
+batch: Kafka has one leader in an epoch. Where cleaners have been, the chosen copy may not know all epochs: it was
+fetched when no batch of them was left. There, the epochs of the copy itself count, too, up to where it diverges.
 """
 
 from __future__ import annotations
@@ -36,18 +37,21 @@ class Belonging:
 
     epochs: tuple[EpochStart, ...]
     limits: tuple[int, ...]
-    """For each copy, the offset from which on its batches without an epoch belong to another history."""
+    """For each copy, the offset from which on it has another history."""
+    own_epochs: tuple[tuple[EpochStart, ...], ...]
+    """Of each copy."""
+    dense_from: int
 
     def mask(self, copy: int, rows: NDArray[Any]) -> NDArray[np.bool_]:
         below: NDArray[np.bool_] = rows["last_offset"] < self.limits[copy]
         if not self.epochs:
             return below
-        starts = np.array([entry.start_offset for entry in self.epochs], np.int64)
-        numbers = np.array([entry.epoch for entry in self.epochs], np.int64)
-        place = np.searchsorted(starts, rows["base_offset"], side="right")
-        expected = np.where(place > 0, numbers[np.maximum(place, 1) - 1], -1)
+        expected = _epochs_at(self.epochs, rows["base_offset"])
         has_epoch = (rows["leader_epoch"] != NO_LEADER_EPOCH) & (expected >= 0)
         found: NDArray[np.bool_] = np.where(has_epoch, rows["leader_epoch"] == expected, below)
+        if not found.all() and int(rows["base_offset"][0]) < self.dense_from:
+            own = _epochs_at(self.own_epochs[copy], rows["base_offset"])
+            found |= below & (rows["last_offset"] < self.dense_from) & (rows["leader_epoch"] == own)
         return found
 
 
@@ -75,6 +79,13 @@ class DenseLog:
             self.lost += [gap[:2] for gap in gaps(found, self.reached, last) if gap[2]]
             self.reached = max(self.reached, last + 1)
         return found
+
+
+def _epochs_at(epochs: Sequence[EpochStart], offsets: NDArray[Any]) -> NDArray[Any]:
+    """The epoch of each offset; -1 before the first one."""
+    starts = [entry.start_offset for entry in epochs]
+    numbers = np.array([NO_LEADER_EPOCH, *(entry.epoch for entry in epochs)], np.int64)
+    return numbers[np.searchsorted(starts, offsets, side="right")] if starts else np.full(len(offsets), -1)
 
 
 def gaps(rows: NDArray[Any], first: int, last: int) -> list[tuple[int, int, bool]]:

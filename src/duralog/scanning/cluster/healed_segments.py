@@ -141,10 +141,15 @@ def _segments(kept: KeptCopy) -> list[PlannedSegment]:
             if part.copy == kept.number:
                 last_own[part.segment] = window.start_offset
     found: list[tuple[int, list[Part]]] = []
+    empty: list[int] = []
+    """Of those that a cleaner has left without batches. They stay."""
     size = 0
     pending: int | None = None
     for window in kept.windows:
         if window.start_offset in bases:
+            is_free = not found or found[-1][1][-1].last_offset < (pending or 0)
+            if pending is not None and is_free and not kept.size(pending):
+                empty.append(pending)
             pending = window.start_offset
         own_base = _domain(kept.bases, window.start_offset)
         for part in window.parts:
@@ -153,8 +158,13 @@ def _segments(kept: KeptCopy) -> list[PlannedSegment]:
             is_first = part.copy != kept.number and part.start == 0 and part.segment == window.start_offset
             if begin is None and is_first and last_own.get(own_base, -1) < window.start_offset:
                 begin = part.segment
-            if not found:
+            if begin is None:
+                while empty and empty[-1] > (found[-1][0] if found else part.first_offset):
+                    empty.pop()
+            if not found and not empty:
                 begin = _first_base(kept, part)
+            elif not found and begin is None:
+                begin = empty.pop()
             if begin is None:
                 base = found[-1][0]
                 if size + part.size_bytes > _INT32_MAX or part.last_offset - base > _INT32_MAX:
@@ -166,6 +176,7 @@ def _segments(kept: KeptCopy) -> list[PlannedSegment]:
             size += part.size_bytes
     segments = [PlannedSegment(base, tuple(parts)) for base, parts in found]
     ends = segments[-1].end_offset if segments else None
+    segments = sorted([*segments, *(PlannedSegment(base, ()) for base in empty)], key=lambda each: each.base_offset)
     has_empty = bool(kept.bases) and kept.bases[-1] == kept.end_offset and not kept.size(kept.bases[-1])
     if (ends is None or ends < kept.end_offset) and not has_empty:
         segments.append(PlannedSegment(kept.end_offset, ()))
@@ -195,8 +206,10 @@ def _domain(bases: Sequence[int], offset: int) -> int:
 
 def _is_whole(segment: PlannedSegment, kept: KeptCopy) -> bool:
     """Whether the copy has the segment like this."""
-    if segment.base_offset not in kept.bases or len(segment.parts) != 1:
+    if segment.base_offset not in kept.bases:
         return False
+    if len(segment.parts) != 1:
+        return not segment.parts and not kept.size(segment.base_offset)
     (part,) = segment.parts
     is_own = part.copy == kept.number and part.segment == segment.base_offset
     return is_own and part.start == 0 and part.end == kept.size(segment.base_offset)

@@ -390,12 +390,110 @@ def test_a_damaged_compacted_copy_gets_all_that_was_cleaned_from_one_copy(compac
         assert log.end_offset == 44
 
 
-def test_a_healed_compacted_copy_counts_as_not_compacted_from_the_change_on(compacted):
+def test_a_healed_compacted_copy_is_as_compacted_as_the_copy_that_it_comes_from(compacted):
+    cleaned = checkpoint(compacted[2], CLEANER_OFFSET_CHECKPOINT)[TOPIC]
+    assert cleaned > 0
+    path = next(path for path in logs(compacted[1]) if path.stat().st_size > 200)
+    flip(path, 90)
+    assert heal(compacted[1:]).is_well
+    assert checkpoint(compacted[1], CLEANER_OFFSET_CHECKPOINT)[TOPIC] == cleaned
+    assert not heal(compacted[1:]).healed
+
+
+def test_a_healed_compacted_copy_counts_as_not_compacted_if_the_other_was_not(compacted):
     assert checkpoint(compacted[1], CLEANER_OFFSET_CHECKPOINT)[TOPIC] > 0
     path = next(path for path in logs(compacted[1]) if path.stat().st_size > 200)
     flip(path, 90)
-    assert heal(compacted).is_well
+    assert heal(compacted[:2]).is_well
     assert checkpoint(compacted[1], CLEANER_OFFSET_CHECKPOINT)[TOPIC] == int(path.stem)
+
+
+def test_a_compacted_copy_made_of_several_counts_as_not_compacted_from_the_change_on(compacted):
+    for node in compacted:
+        flip(next(path for path in logs(node) if path.stat().st_size > 200), 90)
+    heal(compacted)
+    for node in compacted[1:]:
+        assert checkpoint(node, CLEANER_OFFSET_CHECKPOINT)[TOPIC] == 0
+
+
+def test_segments_that_a_cleaner_has_emptied_stay(compacted):
+    """No batch is left in them. A heal of something else does not touch what is sound."""
+    for node in compacted[1:]:
+        first = logs(node)[0]
+        batches = first.read_bytes()
+        base_offset = next(iter(scan(batches))).base_offset
+        assert base_offset > 0
+        first.write_bytes(b"")
+        first.with_name(f"{base_offset:020}.log").write_bytes(batches)
+        for path in (node / FOLDER).glob("*index"):
+            path.unlink()
+    for path in logs(compacted[0])[4:]:
+        path.unlink()
+    before = [files(node) for node in compacted[1:]]
+    report = heal(compacted)
+    assert [copy.plan.location.url for copy in report.healed] == [str(compacted[0])]
+    assert [files(node) for node in compacted[1:]] == before
+    assert not heal(compacted).healed
+
+
+def test_a_batch_far_from_its_offset_is_not_copied(nodes):
+    """Its offset is in the range of another segment, and damage comes before it: the checksum covers no offset."""
+    whole = [files(node) for node in nodes]
+    for path in logs(nodes[1])[2:]:
+        path.unlink()
+    path = logs(nodes[1])[1]
+    first, second, *_ = scan(path.read_bytes())
+    flip(path, first.position + 100)
+    flip(path, second.position + 6)
+    cut(path, second.position + second.size_bytes)
+    report = heal(nodes)
+    assert report.is_well
+    assert [copy.plan.location.url for copy in report.healed] == [str(nodes[1])]
+    assert [files(node) for node in nodes] == whole
+
+
+def test_an_offset_that_no_segment_reaches_is_not_copied(nodes):
+    """Only this copy has the batch."""
+    for node in nodes[1:]:
+        cut(logs(node)[3], [*scan(logs(node)[3].read_bytes())][-1].position)
+    whole = files(nodes[1])
+    for node in nodes:
+        write_high_watermark(node, 57)
+    *_, last = scan(logs(nodes[0])[3].read_bytes())
+    flip(logs(nodes[0])[3], last.position + 2)
+    heal(nodes)
+    logs_now = {path.name: path.read_bytes() for path in logs(nodes[0])}
+    assert logs_now == {name: data for name, data in whole.items() if name.endswith(".log")}
+    assert {path.name: path.read_bytes() for path in logs(nodes[1])} == logs_now
+
+
+def test_a_compacted_copy_that_was_fetched_late_does_not_know_all_epochs(tmp_path):
+    """When it was fetched, no batch of the epoch was left. The other copy has one, and has not diverged."""
+    with duralog.open(tmp_path / "source") as store:
+        store.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01})
+        log = store.partition(TOPIC, 0)
+        for epoch in range(3):
+            log.become_leader(epoch)
+            for number in range(4):
+                log.append([Record(key=b"k%d" % number, value=b"%d" % epoch)])
+            log.roll()
+        log.append([Record(key=b"last", value=b"value")])
+    plain = copy_directory(tmp_path / "source", tmp_path / "broker-1", 1)
+    with duralog.open(tmp_path / "source") as store:
+        store.compact(TOPIC, 0)
+    late = copy_directory(tmp_path / "source", tmp_path / "broker-2", 2)
+    epochs = late / FOLDER / "leader-epoch-checkpoint"
+    assert epochs.read_text() == "0\n3\n0 0\n1 4\n2 8\n"
+    epochs.write_text("0\n2\n0 0\n2 8\n")
+    for node in (plain, late):
+        write_high_watermark(node, 13)
+    # The one without the epoch counts.
+    nodes = [late, plain]
+    before = [files(node) for node in nodes]
+    report = heal(nodes)
+    assert report.is_well
+    assert not report.healed
+    assert [files(node) for node in nodes] == before
 
 
 def test_a_compacted_copy_that_ends_early_is_continued(compacted):

@@ -99,6 +99,22 @@ def test_a_damaged_epoch_in_the_last_batch_does_not_win(tmp_path: Path, has_meta
     assert path.read_bytes()[OF_LAST_EPOCH] == data[OF_LAST_EPOCH] ^ 0x40
 
 
+def test_a_damaged_epoch_in_a_checkpoint_does_not_win(nodes: list[Path]) -> None:
+    """No checksum covers the file. The batches after it show that it is wrong."""
+    checkpoint = nodes[1] / f"{TOPIC}-0" / "leader-epoch-checkpoint"
+    whole = checkpoint.read_text()
+    expected = scanned([str(node) for node in nodes], TOPIC)
+    checkpoint.write_text(whole.replace("3 45", "9 45"))
+    assert checkpoint.read_text() != whole
+    assert scanned([str(node) for node in nodes], TOPIC) == expected
+    before = [[path.read_bytes() for path in logs(node)] for node in nodes]
+    report = heal(nodes)
+    assert report.is_well
+    assert [copy.plan.location.url for copy in report.healed] == [str(nodes[1])]
+    assert [[path.read_bytes() for path in logs(node)] for node in nodes] == before
+    assert checkpoint.read_text() == whole
+
+
 def test_all_partitions_of_a_name_are_those_of_one_topic(tmp_path: Path) -> None:
     """The older topic has a partition of which the newer one has no folder here."""
     for name, topic_id, partitions, moment in (("old", random_uuid(), 2, 1_000), ("new", random_uuid(), 1, 2_000)):
