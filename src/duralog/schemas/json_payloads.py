@@ -23,6 +23,7 @@ import pyarrow as pa
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.column_types import pruned_type
+from duralog.schemas.exact_numbers import Exact
 from duralog.schemas.json_types import (
     AS_BASE64,
     AS_LOOSE_TEXT,
@@ -86,7 +87,7 @@ class JsonPayloads:
         self._unwrap = unwrap
         self._known: dict[str, frozenset[str]] = {}
         _note_fields((whole or field).type, "", self._known)
-        self._parse_float = _Exact if _has_decimal(field.type) else float
+        self._parse_float = Exact if _has_decimal(field.type) else float
         self.arrow_type = field.type
 
     def decode(self, data: Bytes, starts: Int64s, ends: Int64s) -> Decoded:
@@ -127,18 +128,6 @@ def parsed_sample(payloads: pa.Array) -> list[object]:
         why = next(iter(reasons.values()), "there is none")
         raise SchemaError(f"no payload of the sample is JSON: {why}")
     return [value for row, value in enumerate(values) if row not in reasons]
-
-
-class _Exact(float):
-    """A number with its text: what a decimal is made of."""
-
-    __slots__ = ("text",)
-    text: str
-
-    def __new__(cls, text: str) -> _Exact:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
 
 
 def _has_decimal(type_: pa.DataType) -> bool:
@@ -251,7 +240,7 @@ class _Columns:
         allowed: set[type]
         convert: Callable[[Any], object]
         if pa.types.is_floating(type_):
-            allowed, convert = ({float, _Exact} if pa.types.is_float64(type_) else set()), _number
+            allowed, convert = ({float, Exact} if pa.types.is_float64(type_) else set()), _number
         elif pa.types.is_boolean(type_):
             allowed, convert = {bool}, _boolean
         elif pa.types.is_string(type_):
@@ -401,7 +390,7 @@ def _from_base64(value: object) -> bytes:
 
 def _decimal(value: object, scale: int) -> Decimal:
     """Of Connect's two formats: the unscaled number's bytes in base64, or a number."""
-    if isinstance(value, _Exact):
+    if isinstance(value, Exact):
         found = Decimal(value.text)
         if abs(found.adjusted()) > _MAX_DIGITS:
             raise ValueError

@@ -115,13 +115,21 @@ def from_json(line: str, encoders: Encoders | None = None) -> tuple[int | None, 
     With encoders, keys and values are encoded; what `duralog consume` could not decode is taken as the bytes it was.
     """
     try:
-        return _record_of(json.loads(line), encoders)
+        return _record_of(_parsed(line, encoders), encoders)
     except InvalidRecord:
         raise
     except ValueError as error:
         raise InvalidRecord(f"not JSON: {error}") from None
     except RecursionError:
         raise InvalidRecord("not JSON that can be read: it is nested too deeply") from None
+
+
+def _parsed(line: str, encoders: Encoders | None) -> Any:
+    if encoders is None:
+        return json.loads(line)
+    from duralog.schemas.exact_numbers import parse_json
+
+    return parse_json(line)
 
 
 def _record_of(fields: object, encoders: Encoders | None) -> tuple[int | None, Record]:

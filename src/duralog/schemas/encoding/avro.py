@@ -3,7 +3,7 @@
 | Avro | JSON |
 |---|---|
 | bytes, fixed | base64 |
-| decimal | a number, or text if it has more digits than a double |
+| decimal | a number, or its text |
 | date, time-*, timestamp-* | ISO 8601, or the number that Avro stores |
 | uuid | text |
 | duration | an object with `months`, `days` and `milliseconds` |
@@ -43,6 +43,7 @@ from duralog.schemas.avro.schema import (
     describe,
     is_null,
 )
+from duralog.schemas.exact_numbers import Exact
 
 _MAX_DEPTH = 200
 _RANGES = {"int": 1 << 31, "long": 1 << 63}
@@ -205,10 +206,13 @@ def _float(one: Primitive, value: Any) -> bytes | None:
         value = float(_NOT_FINITE[value.lower()])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
+    kind = "<f" if one.kind == "float" else "<d"
     try:
-        return struct.pack("<f" if one.kind == "float" else "<d", value)
+        data = struct.pack(kind, value)
     except OverflowError:
         return None
+    # A fraction is the nearest number; a whole number that is another one afterwards is an identifier, or an amount.
+    return None if isinstance(value, int) and struct.unpack(kind, data)[0] != value else data
 
 
 def _bytes(one: Primitive, value: Any) -> bytes | None:
@@ -248,7 +252,7 @@ def _unscaled(logical: Logical, value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = Decimal(str(value))
+        found = Decimal(value.text if isinstance(value, Exact) else str(value))
         scaled = found.scaleb(logical.scale, _EXACT)
     except DecimalException:
         return None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from duralog.errors import InvalidRecord, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.exact_numbers import parse_json
 from duralog.schemas.payload_decoder import FORMATS, Format
 from duralog.schemas.plain_payloads import PLAIN_FORMATS
 from duralog.schemas.registered_schema import RegisteredSchema
@@ -60,7 +61,7 @@ class PayloadEncoder:
         if self.plan.format in PLAIN_FORMATS:
             return self.encode(found)
         try:
-            value = json.loads(found)
+            value = parse_json(found)
         except ValueError as error:
             raise InvalidRecord(f"{self.plan.part}: not JSON: {error}") from None
         except RecursionError:
@@ -109,7 +110,9 @@ def _encoder(plan: EncoderPlan) -> tuple[Callable[[Any], bytes], bytes]:
 
 def _json_bytes(value: Any) -> bytes:
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         # Half of a surrogate pair stays an escape.
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise InvalidRecord("NaN and infinite numbers are not JSON") from None

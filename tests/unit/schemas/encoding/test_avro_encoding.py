@@ -86,11 +86,22 @@ MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
         (["bytes", "string"], {"member0": "AAAA", "member1": None}, b"\0\0\0"),
         (["float", "double", "null"], 0.1, 0.1),
         (["int", "double"], 2.5, 2.5),
+        (["double", "long"], 2**53 + 1, 2**53 + 1),
+        (["float", "int"], 2**24 + 1, 2**24 + 1),
     ],
 )
 def test_fastavro_reads_it(type_: Any, given: Any, expected: Any) -> None:
     found = read(of(type_), encoder(of(type_)).encode({"f": given}))["f"]
     assert str(found) == given if expected is None and given is not None else found == expected
+
+
+def test_decimals_keep_their_digits() -> None:
+    schema = of(logical("bytes", "decimal", precision=30, scale=4))
+    made = encoder(schema)
+    for number in ("12345678901234567890.1234", "0.1", "-1e3", "1234567890123456.789"):
+        assert read(schema, made.encode_text(f'{{"f": {number}}}'.encode()))["f"] == Decimal(number)
+    with pytest.raises(InvalidRecord, match="decimal"):
+        made.encode_text(b'{"f": 0.10000000000000000001}')
 
 
 def test_fields_that_are_left_out() -> None:
@@ -117,6 +128,8 @@ NESTED = of(["null", {"type": "array", "items": {"type": "map", "values": of("in
         ("long", True, "expected long, found true"),
         ("boolean", 1, "expected boolean, found 1"),
         ("float", 1e300, "expected float"),
+        ("float", 2**24 + 1, "expected float"),
+        ("double", 2**53 + 1, "expected double, found 9007199254740993"),
         ("bytes", "not base64!", "expected bytes"),
         ("string", "\ud800", "expected string"),
         ("null", 0, "expected null"),

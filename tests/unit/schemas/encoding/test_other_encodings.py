@@ -173,3 +173,9 @@ def test_what_cannot_be_encoded_is_said_at_once() -> None:
     avro = RegisteredSchema(type=SchemaType.AVRO, text='"int"')
     with pytest.raises(SchemaError, match="format json cannot use it"):
         PayloadEncoder(EncoderPlan(format=Format.JSON, schema=avro))
+
+
+@pytest.mark.parametrize("text", [b'{"a": NaN}', b"[-Infinity]", b"1e999"])
+def test_what_json_does_not_have_is_not_written(text: bytes) -> None:
+    with pytest.raises(InvalidRecord, match="are not JSON"):
+        PayloadEncoder(EncoderPlan(format=Format.JSON)).encode_text(text)
