@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from duralog.errors import DuralogError, arrow_needed
 from duralog.spark.frozen_imports import freeze_imports
+from duralog.spark.hung_up import end_quietly_when_hung_up
 from duralog.spark.plain_errors import plain_errors
 from duralog.spark.spark_versions import DataSourceStreamArrowWriter, datasource
 
@@ -57,6 +58,7 @@ class DuralogDataSource(datasource.DataSource):
             from duralog.spark.source.spark_schema import schema_of
 
         freeze_imports()
+        end_quietly_when_hung_up()
         with plain_errors():
             options = ReadOptions.of(self.options, streaming=None)
             self._typed = self._plan_typed(options)
@@ -74,6 +76,7 @@ class DuralogDataSource(datasource.DataSource):
         from duralog.spark.source.read_options import ReadOptions
 
         freeze_imports()
+        end_quietly_when_hung_up()
         snapshot = self._hand_over_snapshot()
         with plain_errors():
             options = ReadOptions.of(self.options, streaming=False)

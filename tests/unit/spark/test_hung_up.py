@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,3 +47,20 @@ def test_only_a_closed_connection_is_not_printed(
     except OSError:
         traceback.print_exc()
     assert ("Traceback" in capsys.readouterr().err) is is_printed
+
+
+def test_a_worker_that_looks_for_sources_or_plans_ends_quietly(tmp_path: Path) -> None:
+    """Its daemon is PySpark's own."""
+    code = """
+import traceback
+before = traceback.print_exc
+{}
+assert traceback.print_exc is not before
+"""
+    found = "import pyspark_duralog"
+    planned = (
+        "from duralog.spark.data_source import DuralogDataSource\n"
+        f"DuralogDataSource({{'path': {str(tmp_path)!r}}}).schema()"
+    )
+    for step in (found, planned):
+        subprocess.run([sys.executable, "-c", code.format(step)], check=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from duralog.columnar.schema import KEY, VALUE
 from duralog.errors import InvalidConfig, SchemaError
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.directories import is_of_cluster
@@ -154,7 +155,7 @@ class ReadOptions:
             fail_on_data_loss=given.value("failOnDataLoss", boolean, True),
             min_partitions=given.value("minPartitions", positive_int, None),
             include_headers=given.value("includeHeaders", boolean, False),
-            columns=given.value("columns", _names, None),
+            columns=given.value("columns", _columns, None),
             prune_by_filters=given.value("pruneByFilters", boolean, False),
             max_split_bytes=given.value("maxSplitBytes", size_bytes, DEFAULT_MAX_SLICE_BYTES),
             mode=mode,
@@ -269,6 +270,15 @@ def _names(name: str, text: str) -> tuple[str, ...]:
     if not names:
         raise refused(name, text, "names with commas between them")
     return names
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    """Of columns, upper and lower case are the same to Spark. Fields of payloads are as their schema spells them."""
+    found = []
+    for each in _names(name, text):
+        column, dot, fields = each.partition(".")
+        found.append(f"{column.lower()}{dot}{fields}" if column.lower() in (KEY, VALUE) else each)
+    return tuple(found)
 
 
 def _selection(given: _Given) -> TopicSelection:

@@ -124,9 +124,11 @@ class Columns:
         for name, field in zip(self.names, schema.fields, strict=True):
             # Only the kind of data is compared: Spark may have made a nested field nullable, or not.
             if field.dataType.simpleString() != types[name].simpleString():
+                is_decoded = typed is not None and name in dict(typed.decoders)
+                advice = f"; the option columns chooses fields, as {name}.FIELD" if is_decoded else ""
                 raise InvalidOption(
                     f"column {field.name} is of type {types[name].simpleString()}, not {field.dataType.simpleString()}:"
-                    " read it as it is and cast it afterwards"
+                    f" read it as it is and cast it afterwards{advice}"
                 )
             if not field.nullable and name not in _NEVER_NULL:
                 raise InvalidOption(f"column {field.name} may be null: leave NOT NULL out")

@@ -42,6 +42,11 @@ def test_names_have_no_case() -> None:
     assert options.isolation is Isolation.READ_COMMITTED
 
 
+def test_columns_have_no_case_but_fields_of_payloads_do() -> None:
+    columns = batch(columns="VALUE.customer.Id, Key, OFFSET, value.b").columns
+    assert columns == ("value.customer.Id", "key", "OFFSET", "value.b")
+
+
 def test_a_query_of_the_connector_needs_no_other_change() -> None:
     connector = {
         "kafka.bootstrap.servers": "broker:9092",
