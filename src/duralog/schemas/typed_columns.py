@@ -9,8 +9,9 @@ bytes and the reason in `_corrupt`, or ends the read with `CorruptPayload`, by `
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,8 @@ from duralog.errors import CorruptPayload, SchemaError
 from duralog.schemas.payload_decoder import PayloadDecoder
 from duralog.schemas.payloads import Decoded
 from duralog.schemas.wire_formats import Framing
+
+_logger = logging.getLogger(__name__)
 
 CORRUPT = "_corrupt"
 CORRUPT_TYPE = pa.struct([pa.field(KEY, pa.binary()), pa.field(VALUE, pa.binary()), pa.field("reason", pa.string())])
@@ -60,6 +63,8 @@ class TypedColumns:
     findings: tuple[str, ...] = ()
     """What was found out or chosen for each topic, in sentences for people."""
     mode: Mode = Mode.PERMISSIVE
+    _reported: set[str] = field(default_factory=set, repr=False, compare=False)
+    """Fields that `apply` has logged."""
 
     def schema(self, wanted: Sequence[str] | None) -> pa.Schema:
         """Of the named columns in the order of the record's schema, decoded, with `_corrupt` last if it may be needed.
@@ -109,10 +114,26 @@ class TypedColumns:
     def apply(self, records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Records of the columns that are `needed`, as the schema has them."""
         decoded = self.decode(records)
+        self._report(decoded.left_out)
         columns = decoded.columns
         if CORRUPT in schema.names:
             columns[CORRUPT] = decoded.corrupt()
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+    def _report(self, left_out: Mapping[str, Mapping[str, int]]) -> None:
+        """Log each field that the sample has not seen, once. One that a JSON Schema lacks is left out on purpose."""
+        for name, decoder in self.decoders:
+            if decoder.plan.reader is not None:
+                continue
+            new = [path for each in left_out.get(name, ()) if (path := f"{name}.{each}") not in self._reported]
+            if new:
+                self._reported.update(new)
+                _logger.warning(
+                    "fields of JSON that the sampled records do not have are left out: %s. To have them, give a JSON"
+                    " Schema as %s.schema",
+                    ", ".join(new),
+                    name,
+                )
 
 
 class DecodedRecords(NamedTuple):

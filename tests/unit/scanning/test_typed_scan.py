@@ -280,3 +280,20 @@ def test_conditions_look_into_json_that_the_sample_has_not_seen(tmp_path: Path) 
 
 def _event(after: Any) -> Any:
     return {"schema": None, "payload": {"before": None, "after": after, "source": {}, "op": "c", "ts_ms": 1}}
+
+
+def test_fields_that_the_sample_has_not_seen_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with duralog.open(tmp_path) as store:
+        store.create_topic("plain", 1)
+        values = [{"id": n} | ({"coupon": "c"} if n > 1100 else {}) for n in range(1200)]
+        store.partition("plain", 0).append([duralog.Record(value=json.dumps(each).encode()) for each in values])
+    found = duralog.scan(tmp_path, topic="plain", decode="auto", threads=1)
+    assert not caplog.messages
+    for _ in range(2):
+        assert found.to_arrow().column("value").to_pylist()[-1] == {"id": 1199}
+    assert len(caplog.messages) == 1
+    assert "left out: value.coupon. To have them, give a JSON Schema as value.schema" in caplog.text
+    caplog.clear()
+    schema = '{"type": "object", "properties": {"id": {"type": "integer"}}}'
+    duralog.scan(tmp_path, topic="plain", decode={"value.format": "json", "value.schema": schema}).to_arrow()
+    assert not caplog.messages
