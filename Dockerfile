@@ -19,7 +19,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 RUN python -m venv /opt/duralog
 WORKDIR /src
 COPY requirements.txt pyproject.toml README.md LICENSE CHANGELOG.md ./
-COPY packaging/build_backend.py packaging/build_hook.py packaging/
+COPY packaging/build_backend.py packaging/build_hook.py packaging/metadata_hook.py packaging/
 COPY src src
 RUN /opt/duralog/bin/pip install --no-cache-dir --disable-pip-version-check -c requirements.txt ".[broker,kafka,security]"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from duralog.command_line import app
-from tests.packaging.clean_install import PROJECT, copy_of_sources
+from tests.packaging.clean_install import PROJECT, Builder, copy_of_sources
 from tests.support.places import ROOT
 
 DOCKERFILE = ROOT / "Dockerfile"
@@ -65,9 +66,23 @@ def options_of(command: list[str]) -> tuple[set[str], set[str]]:
     return {word for word in words if word.startswith("--")}, {one for given in group.params for one in given.opts}
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def copied() -> list[str]:
     copies = [shlex.split(rest) for stage in stages() for name, rest in stage if name == "COPY"]
-    sources = [word for words in copies if not words[0].startswith("--from") for word in words[:-1]]
+    return [word for words in copies if not words[0].startswith("--from") for word in words[:-1]]
+
+
+def test_what_is_copied_is_enough_for_a_wheel(builder: Builder, sources: Path, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    for name in copied():
+        place = context / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (sources / name).is_dir() else shutil.copyfile
+        copy(sources / name, place)
+    assert builder.build(context, tmp_path / "built", "wheel")
+
+
+def test_what_is_copied_is_there_and_not_ignored() -> None:
+    sources = copied()
     assert {"src", "pyproject.toml", "requirements.txt", "LICENSE"} <= set(sources)
     for source in sources:
         assert (ROOT / source).exists(), source
