@@ -65,13 +65,13 @@ class Block:
 def strip_html(blocks: Sequence[Block], *, of_size: int | None = None) -> str:
     """Blocks side by side, each as wide as its part of `of_size`, by default of all of them.
 
-    Those that are too many to be seen are joined: the last block then stands for the rest.
+    Those that are too many to be seen are joined: the last block then stands for the rest, in the colour of its first.
     """
     whole = max(of_size if of_size is not None else sum(block.size for block in blocks), 1)
     if len(blocks) > MOST_BLOCKS:
         rest = blocks[MOST_BLOCKS - 1 :]
         text = f"{len(rest):,} more"
-        blocks = [*blocks[: MOST_BLOCKS - 1], Block(sum(block.size for block in rest), text, rest[-1].colour)]
+        blocks = [*blocks[: MOST_BLOCKS - 1], Block(sum(block.size for block in rest), text, rest[0].colour)]
     inner = "".join(
         f'<div title="{shown(block.text)}" style="width: {block.size / whole:.3%}; min-width: 2px; height: 14px;'
         f' background: {block.colour}; box-shadow: inset -1px 0 rgba(255, 255, 255, 0.6)"></div>'

@@ -164,6 +164,7 @@ def partition_report_html(report: PartitionReport) -> str:
 
 def verification_html(path: str, reports: Sequence[PartitionReport], errors: int) -> str:
     """Those with findings come first. `errors` are all, also those of the directory itself."""
+    reports = sorted(reports, key=lambda report: -report.error_count)
     if not reports:
         verdict = "not run yet"
     else:
@@ -172,7 +173,7 @@ def verification_html(path: str, reports: Sequence[PartitionReport], errors: int
         f"Verification of {path}",
         verdict,
         _CHECKED,
-        [_checked(report) for report in sorted(reports, key=lambda report: -report.error_count)],
+        [_checked(report) for report in reports],
         _CHECKED[1:],
         picture=strip_html([_verdict_block(report) for report in reports]),
     )

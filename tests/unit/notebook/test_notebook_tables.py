@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import duralog
 from duralog.errors import DuralogError
 from duralog.notebook.html_tables import MOST_BLOCKS, Block, captioned, strip_html, table_html, time_shown
+from duralog.notebook.notebook_tables import verification_html
 from duralog.operations.compact import CompactRequest, compact
 from duralog.operations.compacted_logs import LogsToCompact
 from duralog.operations.retain import RetainRequest, retain
@@ -183,6 +185,17 @@ def test_a_verification(path: Path) -> None:
     alone = shown(report)
     assert alone.rows[2] == ["finding"]
     assert alone.rows[3] == [str(report.errors[0])]
+
+
+def test_a_finding_among_very_many_partitions_is_seen(path: Path) -> None:
+    check = duralog.Verification(str(path))
+    (sound, *_) = check.run()
+    damaged = replace(sound, folder="bad-7", error_count=1)
+    cells = Cells(verification_html("logs", [*[sound] * MOST_BLOCKS * 2, damaged], 1))
+    assert cells.blocks[0][0] == "bad-7: 1 finding"
+    assert cells.rows[1][0] == "bad-7"
+    strip = Cells(strip_html([*[Block(1, "", "#000")] * MOST_BLOCKS, Block(1, "", "#fff")]))
+    assert "background: #000" in strip.blocks[-1][1]
 
 
 def test_reports_of_whole_directories(path: Path) -> None:
