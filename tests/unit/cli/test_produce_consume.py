@@ -105,6 +105,13 @@ def test_documents_as_values(directory: Path) -> None:
     assert record["value"] == '{"ä":[1,2]}'
 
 
+def test_documents_as_values_keep_the_digits_of_their_numbers(directory: Path) -> None:
+    numbers = '{"a":0.10000000000000000001,"b":[1E+400,-2.50],"c":12345678901234567890123}'
+    run("produce", directory, "-t", "one", "--from-json", given=f'{{"value": {numbers}}}\n')
+    (record,) = objects("consume", directory, "-t", "one")
+    assert record["value"] == numbers
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -116,6 +123,8 @@ def test_documents_as_values(directory: Path) -> None:
         ('{"value_base64": "?"}', "line 2: value_base64: not base64"),
         ('{"partition": "0"}', "line 2: partition: expected a number"),
         ('{"timestamp": -5}', "line 2: timestamp: expected a number"),
+        ('{"timestamp": 1.5}', "line 2: timestamp: expected a number from 0 on, found"),
+        ('{"value": {"a": NaN}}', "line 2: not JSON: NaN is not a number"),
         ('{"headers": {"a": "b"}}', "line 2: headers: expected a list"),
         ('{"headers": [{"value": "b"}]}', "line 2: headers: expected a list"),
         ('{"partition": 7}', "there is no partition 7"),

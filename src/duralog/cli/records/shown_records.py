@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from duralog.schemas.encoding.payload_encoder import PayloadEncoder
 
 _INT64_MAX = 2**63 - 1
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLACE_NAMES = ("topic", "partition", "offset", "timestamp", "timestamp_type", "sequence")
 _OF_PARTS = ("", "_base64", "_schema", "_error")
 _NAMES = frozenset((*_PLACE_NAMES, "headers", *(f"{part}{name}" for part in ("key", "value") for name in _OF_PARTS)))
@@ -126,10 +129,15 @@ def from_json(line: str, encoders: Encoders | None = None) -> tuple[int | None, 
 
 def _parsed(line: str, encoders: Encoders | None) -> Any:
     if encoders is None:
-        return json.loads(line)
+        # A value that is a document keeps all digits of its numbers.
+        return json.loads(line, parse_float=Decimal, parse_constant=_no_number)
     from duralog.schemas.exact_numbers import parse_json
 
     return parse_json(line)
+
+
+def _no_number(name: str) -> Any:
+    raise InvalidRecord(f"not JSON: {name} is not a number")
 
 
 def _record_of(fields: object, encoders: Encoders | None) -> tuple[int | None, Record]:
@@ -176,11 +184,10 @@ def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
     value = fields.get(name)
     if value is None or isinstance(value, str):
         return None if value is None else value.encode("utf-8", "surrogatepass")
+    from duralog.columnar.plain_json import searched_json
+
     # A JSON document as the value is kept as JSON, with lone surrogates as escapes.
-    try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", searched_json(value)).encode()
 
 
 def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
@@ -188,7 +195,7 @@ def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _INT64_MAX:
-        raise InvalidRecord(f"{name}: expected a number from 0 on, found {json.dumps(value)}")
+        raise InvalidRecord(f"{name}: expected a number from 0 on, found {json.dumps(value, default=str)}")
     return value
 
 
