@@ -282,6 +282,12 @@ def test_a_record_that_is_sent_again_keeps_its_bytes(data: bytes | None, headers
     assert (change.record.key, change.record.value, tuple(change.record.headers)) == (b"new", data, ())
 
 
+def test_a_key_that_a_line_cannot_show_is_not_typed() -> None:
+    form = resend_form("orders", ["orders"], replace(SHOWN, key=b"a\nb", offset=12_345), parse_when=parse_when)
+    assert form.title == "Send offset 12,345 again"
+    assert {field.name: field.value for field in form.fields}["key_form"] == "same"
+
+
 def test_only_a_whole_record_can_be_sent_again() -> None:
     assert is_whole(SHOWN)
     assert is_whole(replace(SHOWN, headers=(("h", b"x" * SHOWN_BYTES),), header_count=1))

@@ -36,7 +36,7 @@ def produce_form(topic: str, topics: Sequence[str], *, parse_when: Callable[[str
 
 def resend_form(topic: str, topics: Sequence[str], shown: ShownRecord, *, parse_when: Callable[[str], int]) -> Form:
     """REQUIRES: the record is whole."""
-    title = f"Send offset {shown.offset} again"
+    title = f"Send offset {shown.offset:,} again"
     return _form(title, "Produce", topic, topics, parse_when, shown)
 
 
@@ -56,8 +56,8 @@ def _form(
     shown: ShownRecord | None,
 ) -> Form:
     headers = () if shown is None else shown.headers
-    key_form, key = _typed(None if shown is None else shown.key, is_new=False)
-    value_form, value = _typed(b"" if shown is None else shown.value, is_new=shown is None)
+    key_form, key = _typed(None if shown is None else shown.key, is_new=False, lost="\r\n\0")
+    value_form, value = _typed(b"" if shown is None else shown.value, is_new=shown is None, lost="\r\0")
     lines = _header_lines(headers)
     again = () if shown is None else ((_SAME, "as it was"),)
     typed = ((_TEXT, "text"), (_JSON, "JSON"), (_BASE64, "base64"))
@@ -126,8 +126,8 @@ def _form(
     )
 
 
-def _typed(data: bytes | None, *, is_new: bool) -> tuple[str, str]:
-    """How bytes are first shown in the form, and as which text."""
+def _typed(data: bytes | None, *, is_new: bool, lost: str) -> tuple[str, str]:
+    """How bytes are first shown in the form, and as which text. A browser would change the characters `lost`."""
     if data is None:
         return _NONE, ""
     if is_new:
@@ -138,8 +138,7 @@ def _typed(data: bytes | None, *, is_new: bool) -> tuple[str, str]:
         text = data.decode()
     except UnicodeDecodeError:
         return _SAME, ""
-    # A browser would change these.
-    return (_SAME, "") if "\r" in text or "\x00" in text else (_TEXT, text)
+    return (_SAME, "") if set(lost) & set(text) else (_TEXT, text)
 
 
 def _bytes_of(values: Values, name: str, label: str) -> bytes | None:
