@@ -130,7 +130,7 @@ class PayloadDecoder:
         """Of the decoded column."""
 
     def __getstate__(self) -> dict[str, object]:
-        begun = {"_later": self._later, "_decoders": None, "_programs": {}}
+        begun: dict[str, object] = {"_later": self._later, "_decoders": None, "_programs": {}}
         return {"plan": self.plan, "arrow_type": self.arrow_type, **begun}
 
     def __setstate__(self, state: dict[str, object]) -> None:
