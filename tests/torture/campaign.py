@@ -36,7 +36,7 @@ from tests.torture.clients import (
 )
 from tests.torture.history import History, Reading
 from tests.torture.interposer import Interposer, is_available
-from tests.torture.rounds import CONFIGS, NEED_INTERPOSER, ROUNDS, Round, Stage
+from tests.torture.rounds import CONFIGS, NEED_DISKS, NEED_INTERPOSER, ROUNDS, Round, Stage
 from tests.torture.served import NotStarted, Served
 
 _PATIENCE_SECONDS = 120
@@ -105,17 +105,22 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 class Campaign:
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, disks: int = 1) -> None:
         self.report = Report(seed)
         self._random = Random(seed)
         self._interposer = Interposer(folder, folder / "data", seed) if is_available() else None
-        self._served = Served(folder, {} if self._interposer is None else self._interposer.environment)
+        self._served = Served(folder, {} if self._interposer is None else self._interposer.environment, disks)
         self._history = History()
         self._progress = Progress()
 
     def run(self, seconds: float, rounds: Sequence[Round] = ROUNDS) -> Report:
         """Rounds in turn until the time is over, and each kind once."""
-        usable = [each for each in rounds if self._interposer is not None or each not in NEED_INTERPOSER]
+        usable = [
+            each
+            for each in rounds
+            if (self._interposer is not None or each not in NEED_INTERPOSER)
+            and (len(self._served.directories) > 1 or each not in NEED_DISKS)
+        ]
         stage = Stage(self._served, self._interposer, self._random)
         began = time.monotonic()
         with self._ended():
@@ -237,10 +242,11 @@ class Campaign:
         code = self._served.stop()
         if code != 0:
             findings.append(f"the last stop ended with exit code {code}")
-        command = [sys.executable, "-m", "duralog", "verify", str(self._served.directory), "--quiet"]
-        verified = subprocess.run(command, capture_output=True, text=True, check=False)
-        if verified.returncode != 0:
-            findings.append(f"duralog verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
+        for directory in self._served.directories:
+            command = [sys.executable, "-m", "duralog", "verify", str(directory), "--quiet"]
+            verified = subprocess.run(command, capture_output=True, text=True, check=False)
+            if verified.returncode != 0:
+                findings.append(f"duralog verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
 
     def _check_copies(self, final: dict[str, dict[int, list[tuple[int, bytes | None, str]]]]) -> None:
         for number, singles in final[SINGLES].items():

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.support.broker.raw_client import RawClient
+from tests.torture.clients import PARTITIONS
 from tests.torture.frames import mutants, send_frames
 from tests.torture.interposer import Interposer
 from tests.torture.served import NotStarted, Served
@@ -26,6 +28,8 @@ CONFIGS: dict[str, object] = {
     "log.cleaner.backoff.ms": 200,
     "log.index.size.max.bytes": 65_536,
 }
+ALTER_REPLICA_LOG_DIRS = 34
+MOVED = PARTITIONS | {"__consumer_offsets": 3, "__transaction_state": 3}
 HOSTILE: tuple[dict[str, object], ...] = (
     {"log.flush.interval.messages": 1},
     {"queued.max.requests": 1, "num.io.threads": 1, "background.threads": 1},
@@ -211,6 +215,26 @@ def hostile_configs(stage: Stage) -> None:
     stage.restart()
 
 
+def moves(stage: Stage) -> None:
+    """Partitions move from disk to disk while they are written to, internal ones too. One kill comes in between."""
+    partitions = [(topic, number) for topic, count in MOVED.items() for number in range(count)]
+    kill_after = stage.random.randrange(4)
+    for move in range(4):
+        path = str(stage.random.choice(stage.served.directories))
+        asked: dict[str, list[int]] = {}
+        for topic, number in stage.random.sample(partitions, 4):
+            asked.setdefault(topic, []).append(number)
+        topics = [{"name": name, "partitions": numbers} for name, numbers in asked.items()]
+        host, _, port = stage.served.address.rpartition(":")
+        with RawClient(host, int(port)) as client:
+            answer = client.ask(ALTER_REPLICA_LOG_DIRS, 2, {"dirs": [{"path": path, "topics": topics}]})
+        codes = [each.error_code for topic in answer.results for each in topic.partitions]
+        stage.count("moves", codes.count(0))
+        stage.wait(0, 0.5)
+        if move == kill_after:
+            stage.restart()
+
+
 Round = Callable[[Stage], None]
 ROUNDS: tuple[Round, ...] = (
     kills,
@@ -225,5 +249,7 @@ ROUNDS: tuple[Round, ...] = (
     hostile_configs,
     no_memory,
     no_threads,
+    moves,
 )
 NEED_INTERPOSER = frozenset({failing_calls, full_disk, read_only_disk, clock_jumps, no_threads})
+NEED_DISKS = frozenset({moves})

@@ -22,8 +22,9 @@ class NotStarted(Exception):
 
 
 class Served:
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        self.directory = folder / "data"
+    def __init__(self, folder: Path, environment: Mapping[str, str], disks: int = 1) -> None:
+        """Its log directories are in the folder `data`."""
+        self.directories = [folder / "data" / f"disk-{number}" for number in range(disks)]
         self.log = folder / "broker.log"
         self._ready = folder / "ready"
         self._environment = {**os.environ, **environment}
@@ -36,7 +37,7 @@ class Served:
 
     def start(self, configs: Mapping[str, object]) -> None:
         self._ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "duralog", "serve", "--data", str(self.directory), "--listen", self.address]
+        command = [sys.executable, "-m", "duralog", "serve", "--data", self.places, "--listen", self.address]
         command += ["--ready-file", str(self._ready)]
         for name, value in configs.items():
             command += ["--override", f"{name}={value}"]
@@ -51,6 +52,11 @@ class Served:
             time.sleep(0.02)
         self.starts += 1
         self.slowest_start_seconds = max(self.slowest_start_seconds, time.monotonic() - began)
+
+    @property
+    def places(self) -> str:
+        """The directories, as commands take them."""
+        return ",".join(map(str, self.directories))
 
     @property
     def is_running(self) -> bool:
