@@ -147,8 +147,17 @@ def test_an_answer_is_encoded_before_the_next_request_is_decoded(
     held = Held(monkeypatch)
     steps: list[str] = []
     decode, encode = messages.decode_request, messages.encode_response
-    monkeypatch.setattr(messages, "decode_request", lambda *given: (steps.append("decode"), decode(*given))[1])
-    monkeypatch.setattr(messages, "encode_response", lambda *given: (steps.append("encode"), encode(*given))[1])
+
+    def noted_decode(*given: Any) -> Any:
+        steps.append("decode")
+        return decode(*given)
+
+    def noted_encode(*given: Any) -> Any:
+        steps.append("encode")
+        return encode(*given)
+
+    monkeypatch.setattr(messages, "decode_request", noted_decode)
+    monkeypatch.setattr(messages, "encode_response", noted_encode)
     clients = [connect() for _ in range(3)]
     for client in clients:
         client.send(METADATA, 9, LARGE)
