@@ -113,6 +113,15 @@ def _record(one: Record, value: Any, path: str, depth: int) -> bytes:
 
 
 def _union(one: Union, value: Any, path: str, depth: int) -> bytes:
+    # As the column of a union is shown: it would fit into a map, too.
+    if (
+        len(one.values) > 1
+        and isinstance(value, dict)
+        and value.keys() == {f"member{n}" for n in range(len(one.values))}
+    ):
+        for name, inner in _named(value):
+            branch = one.values[int(name.removeprefix("member"))]
+            return varint(one.branches.index(branch)) + _encode(branch, inner, path, depth + 1)
     first: InvalidRecord | None = None
     for branch in _candidates(one, value):
         try:

@@ -84,6 +84,8 @@ MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
         (["bytes", "string"], "AAAA", "AAAA"),
         (["bytes", "string"], {"bytes": "AAAA"}, b"\0\0\0"),
         (["bytes", "string"], {"member0": "AAAA", "member1": None}, b"\0\0\0"),
+        ([{"type": "map", "values": ["null", "int"]}, "int"], {"member0": None, "member1": 5}, 5),
+        ([{"type": "map", "values": ["null", "int"]}, "int"], {"member1": 5}, {"member1": 5}),
         (["float", "double", "null"], 0.1, 0.1),
         (["int", "double"], 2.5, 2.5),
         (["double", "long"], 2**53 + 1, 2**53 + 1),
