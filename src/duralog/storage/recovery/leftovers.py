@@ -101,8 +101,14 @@ def _replaced(fs: FileSystem, folder: str, swaps: list[SegmentFile], live: set[S
     logs = [file for file in swaps if file.kind is FileKind.LOG]
     if not logs:
         return set()
-    first = min(file.offset for file in logs)
-    end = max(_end_offset(fs, os.path.join(folder, file.name), file.offset) for file in logs)
+    first, last = min(file.offset for file in logs), max(file.offset for file in logs)
+    # If no file comes after them, only the batches of the last one matter: reading all of it would take long.
+    is_last = all(file.offset <= last for file in live)
+    end = max(
+        _end_offset(fs, os.path.join(folder, file.name), file.offset, is_last=is_last)
+        for file in logs
+        if not is_last or file.offset == last
+    )
     # An empty log covers no offsets, but the indexes of the log that it replaces must not stay.
     bases = {file.offset for file in logs}
     return {file for file in live if first <= file.offset < end or (file.offset in bases and file.kind in INDEX_KINDS)}
@@ -142,11 +148,14 @@ def _rename_swaps(fs: FileSystem, folder: str, swaps: list[SegmentFile]) -> set[
     return renamed
 
 
-def _end_offset(fs: FileSystem, path: str, base_offset: int) -> int:
+def _end_offset(fs: FileSystem, path: str, base_offset: int, *, is_last: bool) -> int:
+    """Of a log. If it is the last one, any offset after its first batch will do."""
     end = base_offset
     for piece in read_pieces(fs.open(path), check_crc=False):
         if len(piece.batches):
             end = int(piece.batches["last_offset"][-1]) + 1
+            if is_last:
+                break
     return end
 
 

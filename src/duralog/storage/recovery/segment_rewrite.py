@@ -9,11 +9,14 @@ the log is loaded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import NamedTuple
 
 from duralog.columnar.pieces import ByteSource
 from duralog.format.filenames import FileKind, FileState, SegmentFile
+from duralog.format.varint import Bytes
 from duralog.storage.disk.file_system import FileSystem
 from duralog.storage.recovery.leftovers import INDEX_KINDS, settle_leftovers
 
@@ -23,7 +26,9 @@ BeforeChange = Callable[[int], None]
 When it returns, the cleaner's checkpoint on disk must no longer count the segment as compacted.
 """
 
-_COPIED_AT_ONCE = 4 << 20
+_COPIED_AT_ONCE = 1 << 20
+_WRITTEN_AHEAD = 8 << 20
+"""What is written begins to go to disk after this many bytes: the sync at the end has less to wait for."""
 
 
 def never_compacted(_base_offset: int) -> None:
@@ -78,9 +83,34 @@ def _log_path(folder: str, base_offset: int, state: FileState) -> str:
 def _write(fs: FileSystem, path: str, ranges: Sequence[ByteRange]) -> None:
     fs.remove(path)
     target = fs.open(path, writable=True, create=True)
-    for file, start, end in ranges:
-        for position in range(start, end, _COPIED_AT_ONCE):
-            target.append(file.read(position, min(_COPIED_AT_ONCE, end - position)))
+    begun = 0
+    with closing(_read_ahead(ranges)) as pieces:
+        for piece in pieces:
+            target.append(piece)
+            if target.size - begun >= _WRITTEN_AHEAD:
+                target.begin_sync(begun)
+                begun = target.size
     target.truncate(target.size)
     target.sync()
     target.close()
+
+
+def _read_ahead(ranges: Sequence[ByteRange]) -> Iterator[Bytes]:
+    """The bytes of the ranges in order. The next piece is read while the caller writes one."""
+    pieces = [
+        (file, position, min(_COPIED_AT_ONCE, end - position))
+        for file, start, end in ranges
+        for position in range(start, end, _COPIED_AT_ONCE)
+    ]
+    if sum(size for _, _, size in pieces) <= _COPIED_AT_ONCE:
+        yield from (file.read(position, size) for file, position, size in pieces)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="duralog-copy") as pool:
+        reading = None
+        for file, position, size in pieces:
+            piece = None if reading is None else reading.result()
+            reading = pool.submit(file.read, position, size)
+            if piece is not None:
+                yield piece
+        if reading is not None:
+            yield reading.result()

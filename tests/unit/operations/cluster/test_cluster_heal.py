@@ -436,14 +436,24 @@ def test_segments_that_a_cleaner_has_emptied_stay(compacted):
     assert not heal(compacted).healed
 
 
-def test_a_batch_far_from_its_offset_is_not_copied(nodes):
+def test_a_batch_far_from_its_offset_is_not_copied(tmp_path):
     """Its offset is in the range of another segment, and damage comes before it: the checksum covers no offset."""
+    with duralog.open(tmp_path / "source") as store:
+        store.create_topic(TOPIC, partitions=1)
+        log = store.partition(TOPIC, 0)
+        for number in range(24):
+            log.append([Record(key=b"key", value=b"%d" % number)])
+            if number in (5, 11, 17):
+                log.roll()
+    nodes = [copy_directory(tmp_path / "source", tmp_path / f"broker-{node}", node) for node in (1, 2, 3)]
+    for node in nodes:
+        write_high_watermark(node, 24)
     whole = [files(node) for node in nodes]
     for path in logs(nodes[1])[2:]:
         path.unlink()
     path = logs(nodes[1])[1]
     first, second, *_ = scan(path.read_bytes())
-    flip(path, first.position + 100)
+    flip(path, first.position + 65)
     flip(path, second.position + 6)
     cut(path, second.position + second.size_bytes)
     report = heal(nodes)
