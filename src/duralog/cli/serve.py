@@ -267,9 +267,9 @@ def serve(
             settings = settings.with_chosen_retention()
         advertised = None if advertise is None else parsed("--advertise", parse_address, advertise)
         if listen is None:
-            listening = _configured(settings).told_as(advertised)
+            listening = _configured(settings).advertised_as(advertised)
         elif "://" in listen:
-            listening = Listening.of(settings.listening_on(listen)).told_as(advertised)
+            listening = Listening.of(settings.listening_on(listen)).advertised_as(advertised)
         else:
             listening = Listening.at(parsed("--listen", parse_address, listen), advertised)
         registry_place = registry.place(insecure=insecure)

@@ -120,7 +120,7 @@ class TestListeners:
             ("OTHER", ":1", f"{socket.gethostname()}:1"),
         ]
         with pytest.raises(InvalidConfig, match="not enough for 3 listeners"):
-            listening.told_as(Address("elsewhere", 1))
+            listening.advertised_as(Address("elsewhere", 1))
 
     @pytest.mark.parametrize(
         ("configs", "reason"),

@@ -78,7 +78,7 @@ class Listening:
         sources = [_loopback_source(listener.bound.host) for listener in self.listeners]
         return frozenset(source for source in sources if source is not None) if all(sources) else frozenset()
 
-    def told_as(self, advertised: Address | None) -> Listening:
+    def advertised_as(self, advertised: Address | None) -> Listening:
         """The same with another address for clients, if one is given."""
         if advertised is None:
             return self
