@@ -265,9 +265,10 @@ def _unscaled(logical: Logical, value: Any) -> int | None:
         scaled = found.scaleb(logical.scale, _EXACT)
     except DecimalException:
         return None
-    if not found.is_finite() or scaled != scaled.to_integral_value() or abs(scaled) >= 10**logical.precision:
+    if not found.is_finite() or scaled != scaled.to_integral_value():
         return None
-    return int(scaled)
+    # By its digits: `abs` rounds a decimal to 28 of them.
+    return int(scaled) if not scaled or scaled.adjusted() < logical.precision else None
 
 
 def _uuid(value: Any) -> UUID | None:

@@ -100,7 +100,7 @@ def test_fastavro_reads_it(type_: Any, given: Any, expected: Any) -> None:
 def test_decimals_keep_their_digits() -> None:
     schema = of(logical("bytes", "decimal", precision=30, scale=4))
     made = encoder(schema)
-    for number in ("12345678901234567890.1234", "0.1", "-1e3", "1234567890123456.789"):
+    for number in ("12345678901234567890.1234", "0.1", "-1e3", "1234567890123456.789", f"-{'9' * 26}.9999"):
         assert read(schema, made.encode_text(f'{{"f": {number}}}'.encode()))["f"] == Decimal(number)
     with pytest.raises(InvalidRecord, match="decimal"):
         made.encode_text(b'{"f": 0.10000000000000000001}')
