@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from duralog.errors import StorageError
+from duralog.columnar.pieces import ByteSource, Piece, read_pieces
+from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import FileKind, FileState
 from duralog.storage.disk.file_system import FileSystem, LocalFileSystem
 from duralog.storage.disk.rehearsal import RehearsalFileSystem
 from duralog.storage.disk.shadow import ShadowFileSystem
+from duralog.storage.recovery import leftovers, segment_rewrite
 from duralog.storage.recovery.leftovers import STAGING_FOLDER, settle_leftovers
 from duralog.storage.recovery.segment_rewrite import ByteRange, NewSegment, rewrite_segment
 from tests.support.faults.crashing_files import CrashingFiles, PowerLost
-from tests.support.storage.recovery_files import FOLDER, batches, make_partition, names, offsets_on_disk, path
+from tests.support.storage.recovery_files import FOLDER, batch, batches, make_partition, names, offsets_on_disk, path
 
 OLD = {0: batches((0, 2, 4)), 10: batches((10, 12)), 20: batches((20, 22)), 30: batches((30, 32))}
 COMPACTED = batches((4, 12, 22))
@@ -266,6 +269,48 @@ def test_a_segment_is_rewritten_as_several() -> None:
     entry = disk.entry(path(14))
     assert entry is not None
     assert entry.modified_ms == 1_600_000_000_000
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 50, 1 << 20])
+def test_pieces_that_are_read_ahead_stay_in_order(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    monkeypatch.setattr(segment_rewrite, "_COPIED_AT_ONCE", piece_bytes)
+    disk = disk_to_rewrite()
+    rewrite(disk)
+    found = offsets_on_disk(disk)
+    assert [found[base] for base in (10, 14, 16)] == [[(10, 11)], [(14, 15)], [(16, 17), (18, 19)]]
+
+
+def test_a_range_that_cannot_be_read_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_rewrite, "_COPIED_AT_ONCE", 50)
+    disk = disk_to_rewrite()
+    before = offsets_on_disk(disk)
+    file = disk.open(path(10))
+    with pytest.raises(CorruptRecord):
+        rewrite_segment(disk, FOLDER, 10, [NewSegment(10, [ByteRange(file, 0, file.size + 100)])])
+    settle_leftovers(disk, FOLDER)
+    assert offsets_on_disk(disk) == before
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_new_last_log_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_last: bool) -> None:
+    folder = str(tmp_path / "t-0")
+    disk = LocalFileSystem()
+    data = b"".join(batch(offset, 1, value=bytes(1 << 20)) for offset in range(16))
+    make_partition(disk, {0: batches((0,))} | ({} if is_last else {8: batches((8,)), 20: batches((20,))}), folder)
+    disk.write(path(0, state=FileState.SWAP, folder=folder), data, sync=True)
+    read_bytes = 0
+
+    def counted(file: ByteSource, **options: Any) -> Iterator[Piece]:
+        nonlocal read_bytes
+        for piece in read_pieces(file, **options):
+            read_bytes += len(piece.data)
+            yield piece
+
+    monkeypatch.setattr(leftovers, "read_pieces", counted)
+    settle_leftovers(disk, folder)
+    assert (read_bytes < len(data)) == is_last
+    left = {entry.name for entry in disk.list(folder)}
+    assert left == {path(base, folder="").strip("/") for base in ((0,) if is_last else (0, 20))}
 
 
 def test_a_rewrite_that_loses_power_is_done_or_undone_as_a_whole() -> None:
