@@ -106,7 +106,7 @@ def scan(  # Public: its keyword arguments are the interface.
     `before_ms` are the same in epoch ms.
 
     `where` has conditions on key, value, headers and JSON in them, as the console's search: `key = "a" and $.amount >
-    10`. With `decode`, it looks into the decoded keys and values, into all of their fields.
+    10`. With `decode`, it looks into the decoded keys and values, into all of their fields; decimals are numbers there.
 
     `decode` turns keys and values into typed columns by their schemas: "auto" finds out from a sample and the topic
     `_schemas`; or a mapping of `value.format`, `value.schema`, `key.format`, `schema.registry.url`, `mode` as in Spark.
