@@ -202,3 +202,5 @@ def test_an_axis_has_no_label_twice(visit: Visit) -> None:
         ]
         labels = [page.evaluate(size_label(axis["interval"]), place) for place in places]
         assert len(set(labels)) == len(places) > 1, labels
+        forms = {(unit, len(number.partition(".")[2])) for number, unit in map(str.split, labels)}
+        assert len(forms) == len({unit for unit, _ in forms}), labels

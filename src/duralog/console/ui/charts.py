@@ -30,7 +30,7 @@ _SIZE_OF_STEPS = """(value) => {
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = 0, step = STEP;
     while (Math.abs(value) >= 1024 && unit < 4) { value /= 1024; step /= 1024; unit++; }
-    return `${+value.toFixed(step < 1 ? Math.ceil(-Math.log10(step)) + 1 : 0)} ${units[unit]}`;
+    return `${value.toFixed(step < 1 ? Math.ceil(-Math.log10(step)) + 1 : 0)} ${units[unit]}`;
 }"""
 _FORMATS = {"size": _SIZE, "number": _NUMBER}
 _CLOCK = """(ms) => new Date(ms).toTimeString().slice(0, 5)"""
