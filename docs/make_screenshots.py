@@ -71,6 +71,7 @@ def take(browser: Browser, address: str, shot: Shot) -> bytes:
         page.wait_for_function("() => window.did_handshake === true")
         for marker in shot.clicks:
             page.get_by_test_id(marker).first.click()
+        page.get_by_test_id("search-stop").wait_for(state="hidden")
         # Charts draw themselves in animation frames, and what a page reads comes a moment after it.
         page.wait_for_timeout(1500)
         return page.screenshot()
