@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -177,15 +178,33 @@ def test_one_that_waits_is_dropped_with_its_client(
     client.send(METADATA, 9, LARGE)
     queue = served.dispatcher.large_requests
     assert queue is not None
-    wait_until(lambda: bool(queue._queue))
-    waiting = queue._queue[0][0].__self__  # type: ignore[attr-defined]
+    wait_until(lambda: bool(queue._requests))
+    waiting = queue._requests[0][0].__self__  # type: ignore[attr-defined]
     client.break_off()
     wait_until(lambda: served.server.connection_count == 1)
     assert waiting._body == b"", "the queue keeps nothing that is not counted"
     held.may_end.set()
-    wait_until(lambda: served.server.background_requests == 0 and not queue._queue)
+    wait_until(lambda: served.server.background_requests == 0 and not queue._requests)
     assert len(held.threads) == 1, "nothing is decoded for a client that is gone"
     assert served.server.memory.used_bytes == 0
+
+
+def test_a_stop_waits_for_those_that_have_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    with Broker(None) as broker:
+        broker.start()
+        clients = [RawClient("127.0.0.1", broker.address.port) for _ in range(3)]
+        for client in clients:
+            client.send(METADATA, 9, LARGE)
+        wait_until(lambda: len([each for each in broker.server.connections if each.is_waiting]) == len(clients))
+        broker.loop.call_soon(broker._begin_shutdown)
+        wait_until(lambda: broker.is_stopping)
+        broker.loop.call_soon(held.may_end.set)
+    answered = 0
+    for client in clients:
+        with client, suppress(ConnectionError):
+            answered += len(client.receive(METADATA, 9).topics) == len(NAMES)
+    assert (answered, len(held.threads)) == (1, 1)
 
 
 def test_one_that_is_malformed_ends_the_connection(

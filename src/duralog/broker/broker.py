@@ -206,7 +206,8 @@ class Broker:
             Background(self._workers, self.server, log_lines),
             log_lines,
         )
-        self.dispatcher.large_requests = LargeRequests(self.runtime.background)
+        self._large_requests = LargeRequests(self.runtime.background)
+        self.dispatcher.large_requests = self._large_requests
         self.quotas = ClientQuotas(self.runtime, self.dispatcher, self.server)
         self.topics = Topics(self.runtime)
         self.partitions = Partitions(self.runtime, self.topics)
@@ -355,6 +356,7 @@ class Broker:
             return
         self.is_stopping = True
         self.server.stop_accepting()
+        self._large_requests.stop()
         self._shutdown_deadline_ms = self._timer_clock() + _LONGEST_SHUTDOWN_MS
         self._stop_when_quiet()
 

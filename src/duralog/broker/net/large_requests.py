@@ -30,7 +30,8 @@ class LargeRequests:
 
     def __init__(self, background: Background) -> None:
         self._background = background
-        self._queue: deque[tuple[Work, Then, DelayedAnswer]] = deque()
+        self._requests: deque[tuple[Work, Then, DelayedAnswer]] = deque()
+        self._answers: deque[tuple[Work, Then, DelayedAnswer]] = deque()
         self._is_busy = False
 
     def decode(self, work: Work, then: Then, answers: DelayedAnswer) -> None:
@@ -38,17 +39,21 @@ class LargeRequests:
 
         If the client is gone by then, both are left out.
         """
-        self._queue.append((work, then, answers))
+        self._requests.append((work, then, answers))
         self._run_next()
 
     def encode(self, work: Work, then: Then, answers: DelayedAnswer) -> None:
         """The same, before all that is to be decoded."""
-        self._queue.appendleft((work, then, answers))
+        self._answers.append((work, then, answers))
         self._run_next()
 
+    def stop(self) -> None:
+        """Begin no other request. Those that were handled still get their answers."""
+        self._requests = deque(maxlen=0)
+
     def _run_next(self) -> None:
-        while self._queue and not self._is_busy:
-            work, then, answers = self._queue.popleft()
+        while (queue := self._answers or self._requests) and not self._is_busy:
+            work, then, answers = queue.popleft()
             if not answers.is_gone:
                 self._background.run(work, partial(self._end, then), answers)
                 self._is_busy = True
