@@ -10,8 +10,9 @@ import hashlib
 import random
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from duralog.format.checksum import crc32, crc32c
 from duralog.format.compression import Codec, compress
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MESSAGE_V0
 from duralog.format.record import Record, TimestampType
+from duralog.kernels.direct import PADDING
 
 MAX_DECOMPRESSED_BYTES = 1 << 20
 FUZZED_LOGS = 1500
@@ -100,6 +102,8 @@ def kernel_view(data: bytes, *, piece_bytes: int) -> View:
             for row, record in zip(decoded.batch_row.tolist(), as_records(table), strict=True):
                 view.records.setdefault(first + row, []).append(record)
         assert_same_in_one_go(piece, view, first)
+        padding = np.full(PADDING, 0xFF, np.uint8)
+        assert_same_in_one_go(replace(piece, padded=np.concatenate([piece.data, padding])), view, first)
         assert_same_keys(piece, view, first, first_offset=5)
     return view
 
@@ -249,6 +253,45 @@ def test_cut_logs(log: bytes, data: st.DataObject, piece_bytes: int) -> None:
 @given(LOGS, st.randoms(use_true_random=False), PIECE_BYTES)
 def test_damaged_logs(log: bytes, chance: random.Random, piece_bytes: int) -> None:
     assert_twins(damaged(log, chance), piece_bytes=piece_bytes)
+
+
+# Numbers of one, two and three bytes: the kernels read the short ones in another way.
+
+SHORT_AND_LONG = (0, 63, 64, 8191, 8192)
+
+
+@pytest.mark.parametrize("size", SHORT_AND_LONG)
+@pytest.mark.parametrize("other_size", [None, 0, 64])
+def test_numbers_of_all_widths(size: int, other_size: int | None) -> None:
+    other = None if other_size is None else bytes(other_size)
+    records = [
+        Record(key=key, value=value, timestamp_ms=1_700_000_000_000 + delta, headers=headers)
+        for delta in (0, 63, -64, 64, -65, 8191, 8192, -8193)
+        for key, value in ((bytes(size), other), (other, bytes(size)))
+        for headers in ((), (("h", b"x"),))
+    ]
+    view = assert_twins(record_batch.encode(records * 3, base_offset=7))
+    assert not view.refusals
+    assert [record.value for record in view.records[0]] == [record.value for record in records * 3]
+
+
+@pytest.mark.parametrize("headers", [(), (("h", None),)])
+@pytest.mark.parametrize(("key", "value"), [(None, None), (b"k", bytes(70)), (bytes(70), b"v")])
+def test_every_number_damaged(
+    key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
+) -> None:
+    """One byte of a record at a time. The next records end the batch, so most numbers still have bytes to reach for."""
+    damage = Record(key=key, value=value, timestamp_ms=1_700_000_000_000, headers=headers)
+    later = Record(value=bytes(9), timestamp_ms=1_700_000_000_100)
+    first = len(record_batch.encode([damage])) - BATCH_V2.size
+    whole = record_batch.encode([damage, later, later])
+    refused = 0
+    for at in (*range(min(first, 14)), *range(max(first - 8, 14), first)):
+        for byte in (0x00, 0x01, 0x7F, 0x80, 0x82, 0xFF):
+            content = bytearray(whole[BATCH_V2.size :])
+            content[at] = byte
+            refused += bool(assert_twins(sealed_batch(whole[: BATCH_V2.size], bytes(content), Codec.NONE)).refusals)
+    assert refused > 20
 
 
 # Damage

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.columnar.decoded import CHUNK_BYTES, ArrowBinary, Chunk, GatheredRecords
+from duralog.columnar.decoded import CHUNK_BYTES, CHUNK_RECORDS, ArrowBinary, Chunk, GatheredRecords
 from duralog.columnar.runs import RunDecoder, Span
 from duralog.errors import Fault
-from duralog.kernels.direct import PADDING, decode_direct
+from duralog.kernels.direct import NO_HEADERS, PADDING, decode_direct
+
+_ALL_WITHOUT = np.zeros(CHUNK_RECORDS + 1, np.int32)
+"""The header offsets of records without headers."""
+_ALL_WITHOUT.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,19 @@ class ArrowDecoder(RunDecoder):
             offset=offset[:filled],
             timestamp=timestamp[:filled],
             headers_position=headers_position[:filled],
-            header_offsets=header_offsets[: filled + 1],
+            header_offsets=_header_offsets(header_offsets, filled),
             keys=keys.filled(filled),
             values=values.filled(filled),
             rows=span.rows[first:batch],
             batches=self.batches,
         )
         return fault, batch, position, records
+
+
+def _header_offsets(offsets: NDArray[np.int32], filled: int) -> NDArray[np.int32]:
+    if len(offsets) and offsets[0] == NO_HEADERS:
+        return _ALL_WITHOUT[: filled + 1]
+    return offsets[: filled + 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from duralog.errors import CorruptRecord, Fault
 from duralog.format.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from duralog.format.layout import ENTRY_PREFIX, MAGIC_POSITION
 from duralog.kernels.columns import BATCH_DTYPE, PLAIN_ROW
+from duralog.kernels.direct import PADDING
 from duralog.kernels.scan import scan_batches
 
 if TYPE_CHECKING:
@@ -38,12 +39,21 @@ PIECE_BYTES = 4 << 20
 
 _LARGE_BLOCK_BYTES = 4 * PIECE_BYTES
 
+PADDED_BYTES = 64 << 10
+"""Smaller pieces have no padding: it takes longer to read them with it."""
+
+_Bytes = NDArray[np.uint8]
+_Fill = Callable[[int, memoryview], None]
+
 _CLASSIFIED_BYTES: int = MAGIC_POSITION + 1
 _FIRST_ROWS = 1024
 
 
 class ByteSource(Protocol):
-    """Bytes that can be read at any position. `size` is how many there are, `name` what errors call them."""
+    """Bytes that can be read at any position. `size` is how many there are, `name` what errors call them.
+
+    If it has `read_into(position, target)`, as files have, this is called for large pieces: they get padding.
+    """
 
     @property
     def name(self) -> str: ...
@@ -75,6 +85,8 @@ class Piece:
     position: int
     """Of data[0] in the source."""
     data: NDArray[np.uint8]
+    padded: NDArray[np.uint8] | None = None
+    """The same bytes and `PADDING` more that mean nothing, since a kernel may read too far. None without padding."""
     batches: NDArray[Any]
     """One row (`BATCH_DTYPE`) each; positions count in the source."""
     fault: CorruptRecord | None = None
@@ -94,7 +106,7 @@ class Piece:
         A corrupt batch, by its checksum or by its contents, raises `CorruptRecord` after the records before it were
         yielded. With `on_corrupt(error, row)` it is reported there and skipped.
         """
-        decoder = self._decoder(RunDecoder, max_decompressed_bytes, on_corrupt)
+        decoder = self._decoder(RunDecoder, self.data, max_decompressed_bytes, on_corrupt)
         return cast("Iterator[DecodedRecords]", decoder.decode(self._rows(rows)))
 
     def to_arrow(
@@ -112,7 +124,8 @@ class Piece:
 
         With `offsets`, only the records from the first up to, not including, the second, and no empty batches.
         """
-        decoder = self._decoder(ArrowDecoder, max_decompressed_bytes, on_corrupt, columns)
+        data = self.data if self.padded is None else self.padded
+        decoder = self._decoder(ArrowDecoder, data, max_decompressed_bytes, on_corrupt, columns)
         for chunk in decoder.decode(self._rows(rows)):
             batch = chunk.to_arrow(topic=topic, partition=partition, columns=columns)
             if offsets is None:
@@ -132,13 +145,14 @@ class Piece:
     def _decoder(
         self,
         kind: Callable[..., RunDecoder],
+        data: NDArray[np.uint8],
         max_decompressed_bytes: int,
         on_corrupt: OnCorruptBatch | None,
         *options: Any,
     ) -> RunDecoder:
         begins = self.batches["position"] - self.position
         refusals = Refusals(self.name, self.batches, on_corrupt)
-        return kind(self.data, self.batches, begins, max_decompressed_bytes, refusals, *options)
+        return kind(data, self.batches, begins, max_decompressed_bytes, refusals, *options)
 
 
 def read_pieces(
@@ -155,11 +169,12 @@ def read_pieces(
     """
     _keep_freed_memory()
     end = source.size if end is None else min(end, source.size)
+    fill: _Fill | None = getattr(source, "read_into", None)
     position = start
     size = piece_bytes
     while position < end:
         size = min(size, end - position)
-        data = np.frombuffer(source.read(position, size), np.uint8)
+        data, padded = _read(source, fill, position, size)
         batches, scanned, fault = _scan(data, position, check_crc)
         if fault == Fault.PARTIAL_BATCH and position + size < end:
             if len(batches):
@@ -173,6 +188,7 @@ def read_pieces(
             name=source.name,
             position=position,
             data=data,
+            padded=padded,
             batches=batches,
             fault=scan_fault(data, scanned, fault).in_file(source.name, position) if is_corrupt else None,
             tail_bytes=end - position - scanned if is_last else 0,
@@ -181,6 +197,16 @@ def read_pieces(
             return
         position += scanned
         size = piece_bytes
+
+
+def _read(source: ByteSource, fill: _Fill | None, position: int, size: int) -> tuple[_Bytes, _Bytes | None]:
+    """`Piece.data` and `Piece.padded`."""
+    if fill is None or size < PADDED_BYTES:
+        return np.frombuffer(source.read(position, size), np.uint8), None
+    padded = np.empty(size + PADDING, np.uint8)
+    data = padded[:size]
+    fill(position, data.data)
+    return data, padded
 
 
 @cache

@@ -18,7 +18,7 @@ from duralog.format.layout import LOG_APPEND_TIME_BIT
 from duralog.kernels.compilation.numba_names import types
 from duralog.kernels.compile import device, inlined, kernel
 from duralog.kernels.scan import BATCH_ROWS
-from duralog.kernels.words import BYTES, load_uint8
+from duralog.kernels.words import BYTES, load_native_uint16, load_native_uint64, load_uint8
 
 WHOLE = 0
 """Decode batches as long as all records of the next one fit."""
@@ -38,6 +38,9 @@ _HEADER_COUNT = int(Fault.HEADER_COUNT)
 _HEADER_KEY = int(Fault.HEADER_KEY)
 _RECORD_NOT_CONSUMED = int(Fault.RECORD_NOT_CONSUMED)
 _TRAILING_BYTES = int(Fault.TRAILING_BYTES)
+_UNUSUAL = -1
+_USUAL_BYTES = 16
+"""As many as are read of a record before its length is used."""
 
 _INT64S = types.Array(types.int64, 1, "C")
 _INT32S = types.Array(types.int32, 1, "C")
@@ -116,38 +119,124 @@ def _refused(fault):
 
 
 @inlined
+def _no_fields(fault):
+    nothing = np.int64(0)
+    return fault, nothing, nothing, nothing, nothing, nothing, nothing, nothing
+
+
+@inlined
+def _folded(unsigned):
+    return (unsigned >> 1) ^ -(unsigned & 1)
+
+
+@inlined
+def _usual_fields(data, position, end):
+    """As `_fields`, of a record whose numbers take one or two bytes each, as nearly all do. `_UNUSUAL` for any other.
+
+    Bytes may be read before it is known that they belong to the record, but none outside of the batch.
+    """
+    if end - position < _USUAL_BYTES:
+        return _no_fields(_UNUSUAL)
+    word = np.int64(load_native_uint64(data, position))  # The signs that it shifts in are not looked at.
+    length = word & 0x7F
+    if word & 0x80:
+        if word & 0x8000:
+            return _no_fields(_UNUSUAL)
+        length |= (word >> 1) & 0x3F80
+        word >>= 8
+        position += 1
+    record_end = position + 1 + (length >> 1)
+    if length & 1 or record_end > end:
+        return _no_fields(_UNUSUAL)
+
+    word >>= 16
+    timestamp_delta = word & 0x7F
+    if word & 0x80:
+        if word & 0x8000:
+            return _no_fields(_UNUSUAL)
+        timestamp_delta |= (word >> 1) & 0x3F80
+        word >>= 8
+        position += 1
+    word >>= 8
+    offset_delta = word & 0x7F
+    if word & 0x80:
+        if word & 0x8000:
+            return _no_fields(_UNUSUAL)
+        offset_delta |= (word >> 1) & 0x3F80
+        position += 1
+
+    key = position + 5
+    word = np.int64(load_native_uint16(data, key - 1))
+    key_length = word & 0x7F
+    if word & 0x80:
+        if word & 0x8000:
+            return _no_fields(_UNUSUAL)
+        key_length |= (word >> 1) & 0x3F80
+        key += 1
+    key_length = _folded(key_length)
+    value = key + max(key_length, 0) + 1
+    if value >= record_end:
+        return _no_fields(_UNUSUAL)
+    word = np.int64(load_native_uint16(data, value - 1))
+    value_length = word & 0x7F
+    if word & 0x80:
+        if word & 0x8000:
+            return _no_fields(_UNUSUAL)
+        value_length |= (word >> 1) & 0x3F80
+        value += 1
+    value_length = _folded(value_length)
+    if max(value_length, 0) >= record_end - value:
+        return _no_fields(_UNUSUAL)
+    return (
+        *(_NONE, record_end, _folded(timestamp_delta), _folded(offset_delta)),
+        *(key, key_length, value, value_length),
+    )
+
+
+@device
+def _fields(data, position, end):
+    """A record up to its headers: (fault, where it ends, timestamp delta, offset delta, key, value)."""
+    length, position = read_varint(data, position, end)
+    if position < 0:
+        return _no_fields(_VARINT)
+    if length < 0 or length > end - position:
+        return _no_fields(_RECORD_LENGTH)
+    if length == 0:
+        return _no_fields(_FIELD_LENGTH)
+    end = position + length
+    timestamp_delta, position = read_varlong(data, position + 1, end)
+    if position < 0:
+        return _no_fields(_VARINT)
+    offset_delta, position = read_varint(data, position, end)
+    if position < 0:
+        return _no_fields(_VARINT)
+
+    key_length, key = read_varint(data, position, end)
+    if key < 0:
+        return _no_fields(_VARINT)
+    if key_length > end - key:
+        return _no_fields(_FIELD_LENGTH)
+    value_length, value = read_varint(data, key + max(key_length, 0), end)
+    if value < 0:
+        return _no_fields(_VARINT)
+    if value_length > end - value:
+        return _no_fields(_FIELD_LENGTH)
+    return _NONE, end, timestamp_delta, offset_delta, key, key_length, value, value_length
+
+
+@inlined
 def read_record(data, position, end):
     """The record at `position`, all of it checked, of a batch whose records end at `end`.
 
     Returns (fault, where it ends, timestamp delta, offset delta, key position and length, value position and length,
     headers position, header count). Any negative length is a null. With a fault, the other numbers mean nothing.
     """
-    length, position = read_varint(data, position, end)
-    if position < 0:
-        return _refused(_VARINT)
-    if length < 0 or length > end - position:
-        return _refused(_RECORD_LENGTH)
-    if length == 0:
-        return _refused(_FIELD_LENGTH)
-    end = position + length
-    timestamp_delta, position = read_varlong(data, position + 1, end)
-    if position < 0:
-        return _refused(_VARINT)
-    offset_delta, position = read_varint(data, position, end)
-    if position < 0:
-        return _refused(_VARINT)
-
-    key_length, key = read_varint(data, position, end)
-    if key < 0:
-        return _refused(_VARINT)
-    if key_length > end - key:
-        return _refused(_FIELD_LENGTH)
-    value_length, value = read_varint(data, key + max(key_length, 0), end)
-    if value < 0:
-        return _refused(_VARINT)
-    if value_length > end - value:
-        return _refused(_FIELD_LENGTH)
-
+    found = _usual_fields(data, position, end)
+    if found[0] != _NONE:
+        found = _fields(data, position, end)
+        if found[0] != _NONE:
+            return _refused(found[0])
+    _, end, timestamp_delta, offset_delta, key, key_length, value, value_length = found
     position = value + max(value_length, 0)
     header_count, headers = np.int64(0), position + 1
     if headers != end or load_uint8(data, position) != 0:  # else the record ends with "no headers", as most do

@@ -19,6 +19,7 @@ from duralog.kernels.scan import BATCH_ROWS
 from duralog.kernels.words import BYTES, OUT_BYTES, VECTOR_BYTES, copy_vector
 
 PADDING = VECTOR_BYTES
+NO_HEADERS = -1
 
 _NONE = int(Fault.NONE)
 _RECORD_COUNT = int(Fault.RECORD_COUNT)
@@ -65,6 +66,8 @@ def decode_direct(
     that ends too near to the end of the data. The bits of nulls are cleared in `key_bits` and `value_bits`.
 
     Keys, values or headers are left out if their column of offsets is empty. Then their other arrays are not touched.
+    Few topics have headers: the two columns of headers are written from the first header on, with those of the rows
+    before it. `header_offsets[0]` is 0 then, and `NO_HEADERS` if there was none.
 
     REQUIRES: 0 <= begins[i] <= ends[i] <= len(data); max_bytes < 2^31; for N rows of `offset` and `timestamp`, and of
     what is not left out, N of `headers_position`, N bits, and N + 1 of the three columns of offsets.
@@ -82,7 +85,7 @@ def decode_direct(
     if has_values:
         value_offsets[0] = 0
     if has_headers:
-        header_offsets[0] = 0
+        header_offsets[0] = NO_HEADERS
     while batch < len(rows):
         header = batches[rows[batch]]
         count = np.int64(header.record_count)
@@ -130,7 +133,12 @@ def decode_direct(
                         copy_vector(data, value + moved, values, value_end + moved)
                     value_end += value_bytes
                 value_offsets[row + np.uintp(1)] = np.int32(value_end)
-            if has_headers:
+            if has_headers and (more > 0 or header_end > 0):
+                if header_end == 0:
+                    for before in range(row):
+                        headers_position[before] = 0
+                        header_offsets[before] = 0
+                    header_offsets[row] = 0
                 headers_position[row] = headers
                 header_end += more
                 header_offsets[row + np.uintp(1)] = np.int32(header_end)

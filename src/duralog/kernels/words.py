@@ -60,6 +60,7 @@ load_int16 = _load(types.int16)
 load_int32 = _load(types.int32)
 load_uint32 = _load(types.uint32)
 load_int64 = _load(types.int64)
+load_native_uint16 = _load(types.uint16, swap=False)
 load_native_uint32 = _load(types.uint32, swap=False)
 load_native_uint64 = _load(types.uint64, swap=False)
 

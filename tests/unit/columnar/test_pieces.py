@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from duralog.columnar import arrow_runs, runs
+from duralog.columnar import arrow_runs, pieces, runs
 from duralog.columnar import decoded as chunks
 from duralog.columnar.pieces import DecodedRecords, MemorySource, Piece, read_pieces
 from duralog.columnar.schema import RECORD_SCHEMA
@@ -466,6 +466,30 @@ def test_straight_to_arrow_chunks_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     arrow = in_one_go(one_piece(data))
     assert [offset for part in arrow for offset in part.column("offset").to_pylist()] == list(range(32))
     assert max(part.column("value").nbytes for part in arrow) < 100
+
+
+class FilledSource(CountingSource):
+    """Reads into the memory that it is given, as files do."""
+
+    def read_into(self, position: int, target: memoryview) -> None:
+        target[:] = self.read(position, len(target))
+
+
+def test_the_last_batch_of_a_padded_piece_is_not_apart() -> None:
+    """A vector copy may run past it; without padding, it is decoded in another way and comes on its own."""
+    data = b"".join(batch(3 * n, value=bytes(1000)) for n in range(40))
+    assert len(data) > pieces.PADDED_BYTES
+    for source, rows in ((MemorySource(data), [117, 3]), (FilledSource(data), [120])):
+        (piece,) = read_pieces(source)
+        assert piece.data.tobytes() == data
+        arrow = in_one_go(piece)
+        assert [part.num_rows for part in arrow] == rows
+        assert pa.Table.from_batches(arrow) == table_of(data)
+    # Too little to be worth it, and a piece that must be read again in full.
+    assert [piece.padded is None for piece in read_pieces(FilledSource(batch(0)))] == [True]
+    large = batch(0, 1, value=bytes(pieces.PADDED_BYTES))
+    (piece,) = read_pieces(FilledSource(large), piece_bytes=100)
+    assert [part.column("value").to_pylist() for part in in_one_go(piece)] == [[bytes(pieces.PADDED_BYTES)]]
 
 
 def test_straight_to_arrow_holds_no_more_memory_than_its_fields() -> None:

@@ -19,7 +19,7 @@ from duralog.format import record_batch
 from duralog.format.layout import BATCH_V2
 from duralog.format.record import Record
 from duralog.kernels.columns import BATCH_DTYPE
-from duralog.kernels.direct import PADDING, decode_direct
+from duralog.kernels.direct import NO_HEADERS, PADDING, decode_direct
 
 
 def contents_of(records: list[Record]) -> bytes:
@@ -82,7 +82,7 @@ def decode(
         position,
         filled,
         offset[:filled].tolist(),
-        header_offsets[: filled + 1].tolist(),
+        header_offsets[: filled + 1].tolist() if NO_HEADERS not in header_offsets[:1] else [NO_HEADERS],
         [] if "keys" in left_out else fields(filled, key_offsets, key_bits, keys),
         [] if "values" in left_out else fields(filled, value_offsets, value_bits, values),
     )
@@ -106,6 +106,18 @@ def test_fields_of_all_sizes() -> None:
     assert found.keys == [record.key for record in MANY]
     assert found.values == [record.value for record in MANY]
     assert found.header_offsets == [0, *np.cumsum([len(record.headers) for record in MANY]).tolist()]
+
+
+def test_headers_are_written_from_the_first_one_on() -> None:
+    without, with_two = Record(value=b"v"), Record(headers=[("h", None), ("i", b"")])
+    assert decode([contents_of([without] * 9)], [9]).header_offsets == [NO_HEADERS]
+    for before in (1, 7, 8):
+        contents = [contents_of([without] * before), contents_of([with_two, without, with_two])]
+        assert decode(contents, [before, 3]).header_offsets == [0] * (before + 1) + [2, 2, 4]
+    assert decode([contents_of([with_two, without])], [2]).header_offsets == [0, 2, 2]
+    # Those of a batch with a fault do not count.
+    found = decode([THREE, contents_of([with_two, without])[:-1] + b"\x02"], [3, 2])
+    assert (found.fault, found.filled, found.header_offsets) == (Fault.HEADER_COUNT, 3, [0, 0, 0, 0])
 
 
 THREE = contents_of([Record(key=b"k", value=b"v" * 20)] * 3)

@@ -54,6 +54,11 @@ class FileSource:
         with os_errors():
             return self._file.read(position, size)
 
+    def read_into(self, position: int, target: memoryview) -> None:
+        """Fill `target`; `CorruptRecord` if the file ends before."""
+        with os_errors():
+            self._file.read_into(position, target)
+
     def read_all(self, *, limit: int = LARGEST_SMALL_FILE_BYTES) -> bytes:
         """The whole file; `CorruptRecord` if it is larger than `limit`, and so not what its name says."""
         check_small(self.name, self.size, limit)
