@@ -25,6 +25,7 @@ from duralog.spark.source import stream
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import schema_of
 from duralog.spark.source.stream import DuralogStreamReader
+from duralog.spark.source.unlimited_stream import UnlimitedStreamReader
 from tests.support.cluster.made import TOPIC, flip, logs, three_nodes, write_high_watermark
 
 pytestmark = pytest.mark.spark
@@ -112,6 +113,44 @@ def test_only_what_is_below_the_high_watermark_arrives_and_each_offset_once(node
     assert query.read(first, query.stands) == list(range(60, 67))
     write_high_watermark(nodes[0], 70)
     assert query.batch() == [67, 68, 69]
+
+
+def test_the_high_watermark_is_older_than_the_checkpoint_of_a_query_on_an_older_spark(nodes: list[Path]) -> None:
+    """It does not say where it stands before the end is written down: no record is lost, and none comes twice."""
+
+    class OlderQuery(Query):
+        def _new_reader(self) -> DuralogStreamReader:
+            options = ReadOptions.of(self._options, streaming=True)
+            return UnlimitedStreamReader(schema_of(options), options)
+
+        def batch(self) -> list[int]:
+            end = self.reader.latestOffset()  # type: ignore[call-arg]
+            found = self.read(self.stands, end)
+            self.stands = end
+            return found
+
+    query = OlderQuery(nodes)
+    assert query.batch() == list(range(60))
+    # A query that uses the stream twice asks twice.
+    assert query.read({TOPIC: {"0": 0}}, query.stands) == list(range(60))
+    for node in nodes:
+        write_high_watermark(node, 40)
+    assert query.batch() == []
+    query.start_again()
+    before = query.stands
+    assert query.batch() == []
+    # The same batch again, as after a crash.
+    assert query.read(before, query.stands) == []
+    for node in nodes:
+        write_high_watermark(node, 50)
+    assert query.batch() == []
+    for node in nodes:
+        append(node, 10)
+        write_high_watermark(node, 65)
+    stood = query.stands
+    assert query.batch() == [60, 61, 62, 63, 64]
+    assert query.read(stood, query.stands) == [60, 61, 62, 63, 64]
+    assert query.batch() == []
 
 
 def test_a_copy_that_falls_behind_or_goes_is_replaced(nodes: list[Path]) -> None:

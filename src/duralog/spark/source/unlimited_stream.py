@@ -8,6 +8,9 @@ the end of the log is then at that first end or after it. Such a batch is empty,
 end. That is also true if the driver dies in between.
 
 Data loss is found when the tasks of a batch are planned: that is when the query says where it stood.
+
+In a cluster, the first end after a restart may be before that place, since the high watermark is an older one. It is
+written down by then. That batch is empty, and the next ones of this run begin where the query stood.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from duralog.spark.plain_errors import plain_errors
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.stream import DuralogStreamReader
 from duralog.spark.source.stream_history import waiting
-from duralog.spark.source.stream_offsets import OffsetJson, from_json, to_json
+from duralog.spark.source.stream_offsets import OffsetJson, Positions, from_json, to_json
 from duralog.spark.spark_versions import HAS_READ_LIMITS, needs
 
 if TYPE_CHECKING:
@@ -53,13 +56,15 @@ class UnlimitedStreamReader(DuralogStreamReader):
     def __init__(self, schema: StructType, options: ReadOptions, typed: TypedColumns | None = None) -> None:
         super().__init__(schema, options, typed)
         self._first_end: OffsetJson | None = None
+        self._floors: Positions = {}
+        """Where the query stood, if an end before it is written down. All records before were read."""
 
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802
         with plain_errors():
             self._wait()
             began = time.monotonic()
             with self._open() as logs:
-                stood = self._seen or {}
+                stood = self._not_below_floors(self._seen or {})
                 ends = waiting(logs, stood, self._ends(logs))
                 self._check_topics(logs, ends)
                 self._check_history(logs, stood)
@@ -75,5 +80,15 @@ class UnlimitedStreamReader(DuralogStreamReader):
         is_new = start == self._initial and end == self._first_end
         if not is_new:
             with plain_errors():
-                self._check_loss(from_json(start), from_json(end))
+                stood, ends = self._not_below_floors(from_json(start)), from_json(end)
+                if self._options.logs.is_cluster:
+                    with self._open() as logs:
+                        held = waiting(logs, stood, ends)
+                    self._floors |= {each: offset for each, offset in held.items() if offset > ends[each]}
+                    ends = held
+                self._check_loss(stood, ends)
+                start, end = to_json(stood), to_json(ends)
         return super().partitions(start, end)
+
+    def _not_below_floors(self, positions: Positions) -> Positions:
+        return {partition: max(offset, self._floors.get(partition, 0)) for partition, offset in positions.items()}
