@@ -77,10 +77,11 @@ def test_what_waits_is_bounded(threads: int) -> None:
 
 def test_a_consumer_that_stops_early() -> None:
     reader = Reader()
-    with closing(read_ahead(tasks(100), reader, 3, lambda _: module.WAITING_BYTES)) as results:
+    stream: Any = read_ahead(tasks(100), reader, 3, lambda _: module.WAITING_BYTES)
+    with closing(stream) as results:
         assert next(results) == (0, 0)
     assert not threads_left()
-    del results
+    del results, stream
     assert reader.made <= 1 + 4 + 3
     assert reader.closed <= 4
 
