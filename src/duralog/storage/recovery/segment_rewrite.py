@@ -9,8 +9,8 @@ the log is loaded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ def _write(fs: FileSystem, path: str, ranges: Sequence[ByteRange]) -> None:
     target.close()
 
 
-def _read_ahead(ranges: Sequence[ByteRange]) -> Iterator[Bytes]:
+def _read_ahead(ranges: Sequence[ByteRange]) -> Generator[Bytes, None, None]:
     """The bytes of the ranges in order. The next piece is read while the caller writes one."""
     pieces = [
         (file, position, min(_COPIED_AT_ONCE, end - position))
@@ -106,7 +106,7 @@ def _read_ahead(ranges: Sequence[ByteRange]) -> Iterator[Bytes]:
         yield from (file.read(position, size) for file, position, size in pieces)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="duralog-copy") as pool:
-        reading = None
+        reading: Future[Bytes] | None = None
         for file, position, size in pieces:
             piece = None if reading is None else reading.result()
             reading = pool.submit(file.read, position, size)
