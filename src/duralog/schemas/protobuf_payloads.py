@@ -1,7 +1,7 @@
 """Protobuf payloads: decoded with the reader's message type, which skips fields that it does not know.
 
 The writer's schema only says which of its message types a payload has. ptars decodes whole columns. Where it refuses
-one, protobuf's own parser finds the bad rows, and ptars decodes the rest.
+one, protobuf's own parser finds the bad rows, and ptars decodes the rest, if need be as protobuf writes it again.
 
 The columns' types: enums are their names (a number that has none is its digits), well-known timestamps have
 microseconds, unsigned numbers are signed ones that hold them, a message that contains itself is kept as bytes there. Of
@@ -139,16 +139,26 @@ class ProtobufPayloads:
             try:
                 pieces.append(self._column(column.take(pa.array(some))))
             except SchemaError as error:
-                if len(some) == 1:
-                    reasons[some[0]] = f"damaged Protobuf payload: {str(error)[:200]}"
-                else:
+                if len(some) > 1:
                     pending += [some[: len(some) // 2], some[len(some) // 2 :]]
-                continue
+                    continue
+                rewritten = self._rewritten(column[some[0]].as_py())
+                if rewritten is None:
+                    reasons[some[0]] = f"damaged Protobuf payload: {str(error)[:200]}"
+                    continue
+                pieces.append(rewritten)
             places[some] = np.arange(count, count + len(some))
             count += len(some)
         if not pieces:
             return pa.nulls(len(column), self.arrow_type)
         return pa.concat_arrays(pieces).take(pa.array(places, mask=places < 0))
+
+    def _rewritten(self, payload: bytes) -> pa.Array | None:
+        """A payload as protobuf writes it: without what ptars does not take, e.g. entries of maps without a value."""
+        try:
+            return self._column(pa.array([self._parse(payload).SerializeToString()], pa.binary()))
+        except SchemaError:
+            return None
 
 
 def compiled(schema: RegisteredSchema, catalogue: SchemaCatalogue) -> RegisteredSchema:

@@ -203,6 +203,17 @@ def test_hostile_payloads(decoder, payload, capfd):
     assert decoded.reasons[1].as_py().startswith("damaged Protobuf payload: ")
 
 
+def test_an_entry_of_a_map_without_a_value_has_the_default():
+    text = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
+    message A { map<string, B> m = 1; map<string, google.protobuf.Timestamp> t = 2; } message B { int32 x = 1; }"""
+    made = PayloadDecoder(DecoderPlan(format=Format.PROTOBUF, reader=proto(text)))
+    found = made.decode(pa.array([b"\x0a\x03\x0a\x01k", b"\x0a", b"\x12\x03\x0a\x01k", b""], pa.binary()))
+    assert [reason is None for reason in found.reasons.to_pylist()] == [True, False, True, True]
+    rows = found.values.to_pylist()
+    assert [rows[0]["m"], rows[1], rows[3]["m"]] == [[("k", {"x": 0})], None, []]
+    assert rows[2]["t"][0][1].year == 1970
+
+
 def test_times_out_of_range(order, decoder):
     rows = [order(), order(), order(), order()]
     for row, seconds in zip(rows, (253_402_300_799, 253_402_300_800, -62_135_596_801, 2**60), strict=True):
