@@ -135,6 +135,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion: those that were not used yet are not in `globals()`."""
+    return sorted({*__all__, "__doc__", "__file__", "__name__", "__path__"})
+
+
 def _raise(error: MissingExtra, *_: object, **__: object) -> None:
     raise error
 

@@ -62,6 +62,10 @@ def log(store: duralog.Store) -> duralog.PartitionLog:
 # A new directory
 
 
+def test_completion_has_the_public_names_and_no_others() -> None:
+    assert [name for name in dir(duralog) if not name.startswith("_")] == sorted(set(duralog.__all__) - {"__version__"})
+
+
 def test_a_topic_is_created_with_partitions_and_configs(store: duralog.Store) -> None:
     assert store.topics() == []
     store.create_topic("orders", partitions=2, config={"cleanup.policy": "compact"})
