@@ -5,6 +5,8 @@ That it agrees with the reference on any bytes: `test_kernel_twins`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -205,3 +207,47 @@ def test_slices_of_a_large_batch(room: int, max_bytes: int, sizes: list[int]) ->
         at = decoded[1:4]
     assert at[0] == 1
     assert offsets == [0, 1, 2, 3, 4]
+
+
+GUARDED = """
+import ctypes, mmap
+import numpy as np
+from duralog.format import record_batch
+from duralog.format.layout import BATCH_V2
+from duralog.format.record import Record
+from duralog.kernels.columns import BATCH_DTYPE, RecordColumns
+from duralog.kernels.decode import WHOLE, decode_batches
+
+pages = 4 * mmap.PAGESIZE
+memory = np.frombuffer(mmap.mmap(-1, pages + mmap.PAGESIZE), np.uint8)
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(memory.ctypes.data + pages), mmap.PAGESIZE, 0) == 0
+batches, rows = np.zeros(1, BATCH_DTYPE), np.zeros(1, np.intp)
+sound = refused = 0
+for records in (1, 2, 3):
+    batches["record_count"] = records
+    columns, batch_row = RecordColumns.empty(records), np.empty(records, np.int32)
+    for size in (None, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 63, 64, 65, 300):
+        field = None if size is None else b"x" * size
+        for record in (Record(key=field), Record(value=field), Record(key=field, value=field, headers=[("h", field)])):
+            content = record_batch.encode([record] * records)[BATCH_V2.size:]
+            data = memory[pages - len(content) : pages]  # The byte after it must not be touched.
+            for at in range(len(content)):
+                for byte in (content[at], 0x00, 0x7E, 0x7F, 0x80, 0xFE, 0xFF):
+                    data[:] = np.frombuffer(content, np.uint8)
+                    data[at] = byte
+                    begins, ends = np.zeros(1, np.int64), np.array([len(content)], np.int64)
+                    fault, *_ = decode_batches(
+                        data, begins, ends, batches, rows, WHOLE, 1 << 20, 0, 0, 0, batch_row, *columns.arrays
+                    )
+                    sound += fault == 0
+                    refused += fault != 0
+assert sound > 1000 and refused > 1000
+print("inside")
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_read_past_the_end() -> None:
+    """In a process of its own: a wrong access ends it."""
+    finished = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stdout) == (0, "inside\n"), finished.stderr
