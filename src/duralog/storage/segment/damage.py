@@ -26,7 +26,7 @@ from duralog.format.checksum import crc32c
 from duralog.format.layout import BATCH_V2, ENTRY_PREFIX, MAGIC_POSITION, MIN_BATCH_BYTES
 from duralog.kernels.columns import BATCH_DTYPE
 
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20
 _SEARCH_BYTES = 1 << 20
 _CLASSIFIED_BYTES = MAGIC_POSITION + 1
 _NEWEST_MAGIC = 2
