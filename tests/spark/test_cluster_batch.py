@@ -27,7 +27,16 @@ from duralog.spark.source.planned_read import plan_read, take_snapshot
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import Columns, schema_of
 from duralog.spark.source.task_reading import SliceTask, read_task
-from tests.support.cluster.made import TOPIC, cut, flip, logs, three_nodes, write_high_watermark, write_meta
+from tests.support.cluster.made import (
+    TOPIC,
+    cut,
+    flip,
+    logs,
+    set_leader_epoch,
+    three_nodes,
+    write_high_watermark,
+    write_meta,
+)
 from tests.support.cluster.recorded import consumed, unpack
 
 pytestmark = pytest.mark.spark
@@ -141,12 +150,13 @@ def test_a_frame_is_of_the_time_of_load(nodes: list[Path]) -> None:
 def test_another_history_since_load_is_an_error_that_names_the_offset(nodes: list[Path]) -> None:
     options = options_of(nodes)
     snapshot = take_snapshot(options)
-    # As after an unclean election: a leader with a later epoch began at offset 40.
+    # As after an unclean election: a leader with a later epoch began at offset 45.
     checkpoint = encode_leader_epoch_checkpoint(
-        [EpochStart(0, 0), EpochStart(1, 15), EpochStart(2, 30), EpochStart(9, 40)]
+        [EpochStart(0, 0), EpochStart(1, 15), EpochStart(2, 30), EpochStart(9, 45)]
     )
     (nodes[2] / f"{TOPIC}-0" / LEADER_EPOCH_CHECKPOINT).write_bytes(checkpoint)
-    with pytest.raises(OffsetOutOfRange, match=r"orders-0: offsets 0 to 60 .* other records from offset 40 on"):
+    set_leader_epoch(logs(nodes[2])[3], 9)
+    with pytest.raises(OffsetOutOfRange, match=r"orders-0: offsets 0 to 60 .* other records from offset 45 on"):
         plan_read(options, snapshot)
     assert plan_read(options_of(nodes, failOnDataLoss="false"), snapshot).tasks == ()
 

@@ -91,6 +91,17 @@ def cut(path: Path, size: int) -> None:
         file.truncate(size)
 
 
+def set_leader_epoch(path: Path, epoch: int) -> None:
+    """Let another leader have written the batches. The checksum does not cover it."""
+    data = bytearray(path.read_bytes())
+    position = 0
+    while position < len(data):
+        size = int.from_bytes(data[position + 8 : position + 12], "big")
+        data[position + 12 : position + 16] = epoch.to_bytes(4, "big")
+        position += 12 + size
+    path.write_bytes(data)
+
+
 def damage(rng: Random, path: Path) -> None:
     """Change a log file in one of the ways in which files are damaged."""
     size = path.stat().st_size

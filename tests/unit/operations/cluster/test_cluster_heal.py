@@ -326,7 +326,7 @@ def test_any_damage_is_healed_if_a_copy_of_each_segment_is_good(tmp_path, block)
 @pytest.fixture
 def compacted(tmp_path):
     """Two copies that were cleaned, one to the end and one half-way, and one that was not."""
-    with duralog.open(tmp_path / "source") as store:
+    with duralog.open(tmp_path / "source", {"log.cleaner.enable": False}) as store:
         store.create_topic(TOPIC, partitions=1, config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01})
         log = store.partition(TOPIC, 0)
 
@@ -341,11 +341,11 @@ def compacted(tmp_path):
         log.flush()
         store.close()
         copy_directory(tmp_path / "source", tmp_path / "half", 1)
-    with duralog.open(tmp_path / "source") as store:
+    with duralog.open(tmp_path / "source", {"log.cleaner.enable": False}) as store:
         log = store.partition(TOPIC, 0)
         write(24, 44)
     plain = copy_directory(tmp_path / "source", tmp_path / "broker-1", 1)
-    with duralog.open(tmp_path / "source") as store:
+    with duralog.open(tmp_path / "source", {"log.cleaner.enable": False}) as store:
         store.compact(TOPIC, 0)
     cleaned = copy_directory(tmp_path / "source", tmp_path / "broker-2", 2)
     again = copy_directory(tmp_path / "source", tmp_path / "broker-3", 3)
