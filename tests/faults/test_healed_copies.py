@@ -93,7 +93,7 @@ class Heal:
 
     def run(self, files: CrashingFiles) -> list[str | None]:
         (copy,) = self.plan.copies
-        target = TargetDirectory(files=files, path=DISK, log_starts={}, count_as_new=lambda *_: None)
+        target = TargetDirectory(files=files, path=DISK, log_start_offset=0)
         return [outcome.failure for outcome in heal_partition(self.plan, {copy.location: target}, clock=_now)]
 
     def check(self, files: CrashingFiles, work: Path) -> None:

@@ -3,21 +3,30 @@
 The directories are locked while their copies are compared and changed. Those in an object store, and those that this
 process may not write to, are read only. Partitions are independent of each other; if one fails, the others are healed.
 
-What must always be true: a directory with a changed copy does not count as closed cleanly until all of its copies are
-healed and its checkpoints are written. If the machine dies in the middle, run the heal again: it finds what is left.
+What must always be true:
+- A directory with a changed copy does not count as closed cleanly until all of its copies are healed and its
+  checkpoints are written.
+- Checkpoints never say more than what is in the folders. Before the first change, those of all copies that are to be
+  changed are lowered, durably: no copy counts as compacted from its first change on, none as served after it diverges,
+  and none as starting where a log does that had its name before. After the last change, they say what was healed.
+
+If the machine dies in the middle, run the heal again: it finds what is left. Checkpoints of copies that were complete
+may then say less than they could: Kafka recovers or compacts more at its next start.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from duralog.config.plurals import plural
 from duralog.config.progress import OnProgress, ignore
+from duralog.errors import StorageError
 from duralog.format.filenames import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -301,26 +310,36 @@ def _in_order(work: _Work, done: Sequence[CopyOutcome]) -> list[CopyOutcome]:
 
 def _heal(work: Sequence[_Work], held: Mapping[str, _Held], executor: ThreadExecutor) -> list[list[CopyOutcome]]:
     raise_open_file_limit()
-    changed = [held[url] for url in sorted({copy.location.url for each in work for copy in each.allowed})]
-    for directory in changed:
-        directory.begin()
+    changes: dict[str, list[_Change]] = defaultdict(list)
+    for each in work:
+        for copy in each.allowed:
+            changes[copy.location.url].append(_Change(each.plan, copy))
+    failed: dict[int, CopyOutcome] = {}
+    for url in sorted(changes):
+        failed |= {id(outcome.copy): outcome for outcome in held[url].begin(changes[url])}
 
     def heal_one(each: _Work, _: Callable[[int], None]) -> list[CopyOutcome]:
-        if not each.allowed:
+        copies = tuple(copy for copy in each.allowed if id(copy) not in failed)
+        if not copies:
             return []
-        plan = _with(each.plan, each.allowed)
-        targets = {copy.location: held[copy.location.url].target for copy in each.allowed}
-        return heal_partition(plan, targets, clock=wall_clock_ms)
+        targets = {copy.location: held[copy.location.url].target(each.plan.partition) for copy in copies}
+        return heal_partition(_with(each.plan, copies), targets, clock=wall_clock_ms)
 
     outcomes = executor.run(
         work, heal_one, name="heal", weight=lambda each: sum(copy.written_bytes for copy in each.allowed)
     )
     for each, done in zip(work, outcomes, strict=True):
+        done += [failed[id(copy)] for copy in each.allowed if id(copy) in failed]
         for outcome in done:
             held[outcome.copy.location.url].note(each.plan, outcome)
-    for directory in changed:
-        directory.finish()
+    for url in sorted(changes):
+        held[url].finish()
     return [_in_order(each, done) for each, done in zip(work, outcomes, strict=True)]
+
+
+class _Change(NamedTuple):
+    plan: PartitionPlan
+    copy: CopyPlan
 
 
 def _with(plan: PartitionPlan, copies: tuple[CopyPlan, ...]) -> PartitionPlan:
@@ -361,22 +380,49 @@ class _Held:
                 self._directory.take_clean_shutdown()
                 settle_leftovers(self._files, folder)
 
-    def begin(self) -> None:
+    def begin(self, changes: Sequence[_Change]) -> list[CopyOutcome]:
+        """Let the checkpoints say nothing that does not hold while these copies are changed, and make room for folders.
+
+        Returns those whose folder could not be set aside.
+        """
         self._cleaner = CleanerCheckpoint(self._directory)
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
             self._offsets[name] = dict(self._directory.read_checkpoint(name))
         self._was_clean = self._directory.take_clean_shutdown()
+        high_watermarks = self._offsets[HIGH_WATERMARK_CHECKPOINT]
+        for plan, copy in changes:
+            self._cleaner.lower(plan.partition, copy.first_changed)
+            if copy.number is None:
+                # There is no folder, or that of another topic: the entries are of a log that is not this one.
+                for offsets in self._offsets.values():
+                    offsets.pop(plan.partition, None)
+            elif copy.diverges_at is not None and plan.partition in high_watermarks:
+                # Once the copy is truncated, nothing shows that it had served other batches than the log.
+                high_watermarks[plan.partition] = min(high_watermarks[plan.partition], copy.diverges_at)
+        self._write()
+        return self._make_room([change for change in changes if change.copy.number is None])
 
-    @property
-    def target(self) -> TargetDirectory:
+    def _make_room(self, changes: Sequence[_Change]) -> list[CopyOutcome]:
+        failed: list[CopyOutcome] = []
+        for plan, copy in changes:
+            try:
+                if copy.other_topic is not None:
+                    aside = self._directory.path_of(set_aside_name(plan.partition, copy.other_topic))
+                    self._files.rename(self._directory.folder_of(plan.partition), aside)
+            except StorageError as error:
+                failed.append(CopyOutcome(copy, str(error)))
+                continue
+            self._offsets[LOG_START_OFFSET_CHECKPOINT][plan.partition] = copy.start_offset
+        if changes:
+            self._files.sync_folder(self._directory.path)
+            # Not before: the log of another topic may end below, and would be emptied by a start in between.
+            self._write()
+        return failed
+
+    def target(self, partition: TopicPartition) -> TargetDirectory:
         """REQUIRES: `begin` was called."""
-        assert self._cleaner is not None
-        return TargetDirectory(
-            files=self._files,
-            path=self._directory.path,
-            log_starts=self._offsets[LOG_START_OFFSET_CHECKPOINT],
-            count_as_new=self._cleaner.lower_on_disk,
-        )
+        log_start_offset = self._offsets[LOG_START_OFFSET_CHECKPOINT].get(partition, 0)
+        return TargetDirectory(files=self._files, path=self._directory.path, log_start_offset=log_start_offset)
 
     def note(self, plan: PartitionPlan, outcome: CopyOutcome) -> None:
         self._is_in_doubt |= outcome.is_in_doubt
@@ -388,15 +434,15 @@ class _Held:
         if copy.cleaned_to is not None:
             assert self._cleaner is not None
             self._cleaner.put(plan.partition, min(copy.cleaned_to, copy.end_offset))
-        if copy.number is None:
-            # Also 0: the entry of another topic's folder would hide the start, or empty the log.
-            self._offsets[LOG_START_OFFSET_CHECKPOINT][plan.partition] = copy.start_offset
 
-    def finish(self) -> None:
+    def _write(self) -> None:
         for name, offsets in self._offsets.items():
             self._directory.write_checkpoint(name, offsets.copy)
         if self._cleaner is not None:
             self._cleaner.write()
+
+    def finish(self) -> None:
+        self._write()
         if self._was_clean and not self._is_in_doubt:
             self._directory.put_clean_shutdown()
 

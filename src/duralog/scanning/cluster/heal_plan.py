@@ -82,6 +82,8 @@ class CopyPlan:
     start_offset: int = 0
     end_offset: int = 0
     """Where the copy ends afterwards."""
+    diverges_at: int | None = None
+    """From here on, the copy had another history, by its leader epochs. None if it had the one of the log."""
     cleaned_to: int | None = None
     """Up to where a cleaner has been at what the copy has afterwards; None if that is not known."""
     orphans: Orphans | None = None

@@ -248,7 +248,11 @@ class _Planning:
             has_epochs=state is None or self._agrees(target),
         )
         found = copy_plan(target.directory, kept)
-        return None if found is None else replace(found, cleaned_to=self._cleaned_to(found))
+        if found is None:
+            return None
+        limit = NOWHERE if found.number is None else self._belonging.limits[found.number]
+        diverges_at = None if limit == NOWHERE else limit
+        return replace(found, cleaned_to=self._cleaned_to(found), diverges_at=diverges_at)
 
     def _cleaned_to(self, plan: CopyPlan) -> int | None:
         origin = self._compacted.origin(plan.number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from duralog.errors import DuralogError, StorageError
 from duralog.format.filenames import FileKind, PartitionFolder, SegmentFile
 from duralog.format.topic_partition import TopicPartition
-from duralog.scanning.cluster.heal_plan import CopyPlan, Part, PartitionPlan, PlannedSegment, set_aside_name
+from duralog.scanning.cluster.heal_plan import CopyPlan, Part, PartitionPlan, PlannedSegment
 from duralog.scanning.locations import Location
 from duralog.storage.disk.background import Clock
 from duralog.storage.disk.file_system import File, FileSystem
@@ -31,14 +31,16 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetDirectory:
-    """A directory whose copies are changed. REQUIRES: it is locked, and does not count as closed cleanly."""
+    """A directory whose copies are changed.
+
+    REQUIRES: it is locked, and does not count as closed cleanly. Its checkpoints say nothing about a copy that does not
+    hold while the copy is changed: not that it is compacted from its first change on, nor where another log starts.
+    """
 
     files: FileSystem
     path: str
-    log_starts: Mapping[TopicPartition, int]
-    """Of `log-start-offset-checkpoint`."""
-    count_as_new: Callable[[TopicPartition, int], object]
-    """Lower the cleaner's checkpoint, durably."""
+    log_start_offset: int
+    """Of the partition, in `log-start-offset-checkpoint`."""
 
     def folder_of(self, partition: TopicPartition) -> str:
         return f"{self.path}/{PartitionFolder(*partition).name}"
@@ -80,14 +82,14 @@ def heal_partition(
 
 
 def _heal_copy(plan: PartitionPlan, copy: CopyPlan, target: TargetDirectory, sources: _Sources, clock: Clock) -> None:
-    partition = plan.partition
-    folder = target.folder_of(partition)
-    if copy.other_topic is not None:
-        target.files.rename(folder, f"{target.path}/{set_aside_name(partition, copy.other_topic)}")
-        target.files.sync_folder(target.path)
+    folder = target.folder_of(plan.partition)
 
     def before_change(base_offset: int) -> None:
-        target.count_as_new(partition, base_offset)
+        if base_offset < copy.first_changed:
+            raise StorageError(
+                f"{folder}: the segment at offset {base_offset} is damaged, and was not when it was compared: run heal"
+                " again"
+            )
 
     healed = HealedLog(
         dropped=copy.dropped,
@@ -113,7 +115,7 @@ def _check_end(
     clock: Clock,
     before_change: BeforeChange,
 ) -> None:
-    start = copy.start_offset if copy.number is None else target.log_starts.get(plan.partition, 0)
+    start = target.log_start_offset
     end = settle_log(
         target.files,
         folder,
