@@ -13,7 +13,7 @@ import duralog
 from duralog import Record
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.transaction_log import encode
-from duralog.errors import InvalidConfig, UnknownTopic
+from duralog.errors import InvalidConfig, StoreLocked, UnknownTopic
 from duralog.format.checkpoints import EpochStart
 from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.java_hash import coordinator_partition
@@ -431,7 +431,8 @@ def test_an_interrupted_restore_leaves_nothing_that_looks_complete(nodes, tmp_pa
 
     with monkeypatch.context() as patch:
         patch.setattr(restoring, step, stop)
-        patch.setattr(NewDirectory, "discard", lambda _: None)  # The machine is dead.
+        # The machine is dead.
+        patch.setattr(NewDirectory, "discard", lambda target: target._frame.held_lock.release())
         with pytest.raises(Killed):
             restored(nodes, tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -444,7 +445,7 @@ def test_a_disk_that_returns_other_bytes_is_noticed(nodes, tmp_path, monkeypatch
     prove = restoring._Restore._prove
 
     def damaged(self, *arguments):
-        path = logs(tmp_path / ".new.incomplete")[2]
+        path = logs(tmp_path / ".new.incomplete" / "new")[2]
         path.write_bytes(logs(nodes[0])[2].read_bytes()[:-1] + b"\x01")
         return prove(self, *arguments)
 
@@ -460,6 +461,32 @@ def test_a_folder_in_the_way_is_left_alone(nodes, tmp_path):
     with pytest.raises(InvalidConfig, match="was not made by a restore"):
         restored(nodes, tmp_path / "new")
     assert (tmp_path / ".new.incomplete" / "mine").exists()
+
+
+def test_what_an_interrupted_restore_left_is_removed_also_if_the_removal_was_interrupted(nodes, tmp_path):
+    frame = tmp_path / ".new.incomplete"
+    (frame / "new" / "orders-0").mkdir(parents=True)
+    (frame / "duralog-restore").touch()
+    assert restored(nodes, tmp_path / "new").is_made
+    assert not frame.exists()
+    frame.mkdir()
+    (frame / ".lock").touch()
+    assert restored(nodes, tmp_path / "new2").is_made
+    (frame / "duralog-restore").touch()
+    with pytest.raises(InvalidConfig, match="is not empty, and complete: the restore that made it was stopped"):
+        restored(nodes, tmp_path / "new")
+
+
+def test_two_restores_to_one_place_are_not_mixed(nodes, tmp_path, monkeypatch):
+    prove = restoring._Restore._prove
+
+    def begin_another(self, *arguments):
+        with pytest.raises(StoreLocked, match="is in use by"):
+            restored(nodes, tmp_path / "new")
+        return prove(self, *arguments)
+
+    monkeypatch.setattr(restoring._Restore, "_prove", begin_another)
+    assert restored(nodes, tmp_path / "new").is_made
 
 
 def test_directories_of_one_node_are_restored_together(tmp_path):

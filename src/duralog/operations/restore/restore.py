@@ -15,7 +15,6 @@ If the machine dies in the middle, nothing has the new name (`new_directory`). R
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import defaultdict
@@ -64,7 +63,6 @@ from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.retention import COMPACT, DELETE
 from duralog.storage.store import Store
 
-_SCRATCH = "duralog-coordinators"
 _ROOM = 1.02
 """Indexes and checkpoints take about one hundredth of the logs."""
 
@@ -144,10 +142,10 @@ class _Restore:
                 self.target.discard()
                 return _Outcome(self._report(finished))
             self._prove(finished, commits)
+            self.target.complete()
         except BaseException:
             self.target.discard()
             raise
-        self.target.complete()
         return _Outcome(self._report(finished), _groups(commits), is_made=True)
 
     def _build(self) -> tuple[list[_Finished], dict[OffsetKey, CommittedOffset]]:
@@ -182,12 +180,8 @@ class _Restore:
             if self._prepared is None:
                 topic, unreadable = plan_coordinator(self.cluster, TRANSACTION_STATE, to_end=self.request.to_end)
                 self._lost += unreadable
-                self._prepared = prepared_commits(topic, self._scratch, self._note_losses)
+                self._prepared = prepared_commits(topic, self.target.scratch, self._note_losses)
             return self._prepared
-
-    @property
-    def _scratch(self) -> str:
-        return os.path.join(self.target.building, _SCRATCH)
 
     def _commits(
         self, store: Store, topic: CoordinatorTopic, finished: Sequence[_Finished]
@@ -201,14 +195,12 @@ class _Restore:
             is_same = value.topic_id is None or uuid_text(value.topic_id.bytes) == ids.get(key.topic)
             return place in ends and is_same
 
-        found, has_more = committed_offsets(topic, self._scratch, is_wanted, self._prepared_commits, self._note_losses)
+        found, has_more = committed_offsets(topic, self.target.scratch, is_wanted, self._prepared_commits, self._note_losses)
         if has_more:
             self._lost.append(
                 f"{CONSUMER_OFFSETS}: by the groups in it, it has more than the {topic.partitions} partitions that are"
                 " there: give all directories, with the cluster metadata"
             )
-        if os.path.isdir(self._scratch):
-            os.rmdir(self._scratch)
         for key, value in sorted(found.items()):
             place = TopicPartition(key.topic, key.partition)
             if value.offset > ends[place]:
