@@ -195,7 +195,9 @@ class _Restore:
             is_same = value.topic_id is None or uuid_text(value.topic_id.bytes) == ids.get(key.topic)
             return place in ends and is_same
 
-        found, has_more = committed_offsets(topic, self.target.scratch, is_wanted, self._prepared_commits, self._note_losses)
+        found, has_more = committed_offsets(
+            topic, self.target.scratch, is_wanted, self._prepared_commits, self._note_losses
+        )
         if has_more:
             self._lost.append(
                 f"{CONSUMER_OFFSETS}: by the groups in it, it has more than the {topic.partitions} partitions that are"
