@@ -30,6 +30,7 @@ _MIRROR_MAKER_POM = _HERE / "mirror_maker" / "pom.xml"
 _DEBEZIUM_POM = _HERE / "debezium" / "pom.xml"
 _APICURIO_POM = _HERE / "apicurio" / "pom.xml"
 _GLUE_POM = _HERE / "glue" / "pom.xml"
+_APICURIO_SERDE_POMS = {version: _HERE / "apicurio_serde" / f"serde{version}.xml" for version in (2, 3)}
 _SOURCES = _HERE / "java"
 _TRIES = 3
 """A network may fail once, and Maven keeps what it has got."""
@@ -76,9 +77,15 @@ def debezium_class_path() -> str:
 
 
 def glue_class_path() -> str:
-    """AWS Glue's serializer for Kafka. `glue/GluePayloads.java` runs on it."""
+    """AWS Glue's serializer for Kafka. The programs in `glue/` run on it."""
     folder = _made_once("glue", [_GLUE_POM], lambda folder: _fetch(_GLUE_POM, folder))
     return f"{folder}{os.sep}*"
+
+
+def apicurio_serde_class_path(version: int) -> str:
+    """Apicurio's Protobuf serializer for Kafka, 2 or 3. `apicurio_serde/ApicurioProtobufPayloads.java` runs on it."""
+    pom = _APICURIO_SERDE_POMS[version]
+    return f"{_made_once(f'apicurio-serde{version}', [pom], lambda folder: _fetch(pom, folder))}{os.sep}*"
 
 
 def apicurio_registry_jar() -> Path:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.frames import Frames
 from duralog.schemas.payload_decoder import FORMATS, DecoderPlan, PayloadDecoder
 from duralog.schemas.payloads import binary_column
-from duralog.schemas.wire_formats import Frames, Framing, split_frames
+from duralog.schemas.wire_formats import Framing, split_frames
 
 _SCHEMA = b'{"schema":'
 _PAYLOAD = b',"payload":'
@@ -29,6 +30,7 @@ class KeyIdentity(StrEnum):
     BYTES = "bytes"
     CONFLUENT = "confluent"
     APICURIO = "apicurio"
+    APICURIO3 = "apicurio3"
     GLUE = "glue"
     CONNECT_JSON = "connect-json"
 
@@ -47,7 +49,12 @@ class KeyIdentity(StrEnum):
         return positions + skipped, (lengths - skipped).astype(np.int32)
 
 
-_PREFIXES = {KeyIdentity.CONFLUENT: (5, 0), KeyIdentity.APICURIO: (9, 0), KeyIdentity.GLUE: (18, 3)}
+_PREFIXES = {
+    KeyIdentity.CONFLUENT: (5, 0),
+    KeyIdentity.APICURIO3: (5, 0),
+    KeyIdentity.APICURIO: (9, 0),
+    KeyIdentity.GLUE: (18, 3),
+}
 """How long the prefix is, and its first byte."""
 
 
@@ -62,7 +69,7 @@ def identity_of(keys: pa.Array, catalogue: SchemaCatalogue) -> KeyIdentity:
         return KeyIdentity.BYTES
     if all(key.startswith(_SCHEMA) and _PAYLOAD in key and key.endswith(b"}") for key in keys.to_pylist()):
         return KeyIdentity.CONNECT_JSON
-    for framing in (Framing.CONFLUENT, Framing.APICURIO, Framing.GLUE):
+    for framing in (Framing.CONFLUENT, Framing.APICURIO3, Framing.APICURIO, Framing.GLUE):
         frames = split_frames(keys, framing)
         if frames.faults.any() or (frames.schemas < 0).any():
             continue

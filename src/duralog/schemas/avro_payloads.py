@@ -10,6 +10,7 @@ import pyarrow as pa
 from duralog.kernels.avro.program import POSITION_SHIFT
 from duralog.schemas.avro import AvroDecoder, AvroSchema, compile_decoder, error_text, parse_schema
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.frames import MessagePlace
 from duralog.schemas.payloads import Bytes, Decoded, Int64s, Payloads, good, reasons_of
 from duralog.schemas.registered_schema import RegisteredSchema
 
@@ -25,7 +26,7 @@ class AvroFormat:
         self._own = compile_decoder(self._parsed_reader, self._parsed_reader, columns)
         self.arrow_type: pa.DataType = self._own.arrow_type
 
-    def payloads(self, writer: RegisteredSchema | None, _path: tuple[int, ...] | None) -> Payloads:
+    def payloads(self, writer: RegisteredSchema | None, _place: MessagePlace | None) -> Payloads:
         """The decoder of a writer's payloads; raises `SchemaError` if the reader's schema cannot read them."""
         if writer is None or (writer.text, writer.references) == (self._reader.text, self._reader.references):
             return _AvroPayloads(self._own)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from duralog.errors import SchemaError
 from duralog.schemas.column_types import pruned_type
+from duralog.schemas.frames import MessagePlace
 from duralog.schemas.json_payloads import JsonPayloads, parsed_sample
 from duralog.schemas.json_types import connect_type, infer_type, text_field
 from duralog.schemas.payloads import Payloads
@@ -32,7 +33,7 @@ class DebeziumFormat:
         self._payloads = JsonPayloads(wanted, unwrapped, whole=inferred)
         self.arrow_type = wanted.type
 
-    def payloads(self, _writer: RegisteredSchema | None, _path: tuple[int, ...] | None) -> Payloads:
+    def payloads(self, _writer: RegisteredSchema | None, _place: MessagePlace | None) -> Payloads:
         """The same for all writers."""
         return self._payloads
 

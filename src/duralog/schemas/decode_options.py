@@ -5,7 +5,7 @@
 | `value.format`, `key.format` | `auto`, `avro`, `protobuf`, `json`, `debezium`, `string`, ... or `binary` |
 | `value.schema`, `key.schema` | `latest`, `id:7`, a subject or `subject:version`, a file, or text; with `any:` before \
 it for payloads whose ids are unknown, too |
-| `value.framing`, `key.framing` | where schema ids are: `confluent`, `apicurio`, `glue`, `none`; found out by default |
+| `value.framing`, `key.framing` | where schema ids are: a `wire_formats.Framing`; found out by default |
 | `value.message`, `key.message` | Protobuf's message type |
 | `schema.registry.url` | a registry; without it, the topic `_schemas` of the same directories |
 | `schema.registry.topic` | the name of that topic |

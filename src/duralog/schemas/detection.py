@@ -20,7 +20,7 @@ from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.debezium_payloads import infer_debezium_type, is_event
 from duralog.schemas.json_payloads import infer_json_type, parse_all
 from duralog.schemas.payload_decoder import FORMATS, DecoderPlan, Format, PayloadDecoder
-from duralog.schemas.registered_schema import RegisteredSchema, context_of, in_context
+from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, context_of, in_context
 from duralog.schemas.wire_formats import KEY_HEADER, VALUE_HEADER, Framing, split_frames
 
 SAMPLE_ROWS = 1_000
@@ -28,6 +28,7 @@ _MOST_READERS = 5
 
 _NAMES = {
     Framing.CONFLUENT: "Confluent's schema ids",
+    Framing.APICURIO3: "Apicurio's four-byte ids",
     Framing.APICURIO: "Apicurio's eight-byte ids",
     Framing.GLUE: "AWS Glue's header",
 }
@@ -76,8 +77,8 @@ def detect_format(
     sample = payloads.take(pa.array(rows)).cast(pa.binary())
     headers = None if headers is None else headers.take(pa.array(rows))
     context = None if reader is None or reader.id is None else reader.context
-    search = _Search(sample, headers, catalogue, (topic, part), known, context, reader, writer)
-    for each in (Framing.CONFLUENT, Framing.APICURIO, Framing.GLUE) if framing is None else (framing,):
+    search = _Search(sample, headers, catalogue, (topic, part), known, framing, context, reader, writer)
+    for each in _NAMES if framing is None else (framing,):
         found = None if each is Framing.NONE else search.framed(each)
         if found is not None:
             return found
@@ -94,6 +95,7 @@ class _Search:
     place: tuple[str | None, Literal["key", "value"]]
     """The topic, and what of its records."""
     known: Format | None
+    given: Framing | None
     context: str | None
     """Of the ids. None if it has to be found out."""
     reader: RegisteredSchema | None
@@ -123,6 +125,9 @@ class _Search:
         if not writers:
             return None
         types = {each.type for each in writers}
+        if framing is Framing.APICURIO3 and self.given is None and types != {SchemaType.PROTOBUF}:
+            # Tried as Confluent's: others have the same bytes.
+            return None
         if len(types) > 1:
             self.hints.append(f"they have {_NAMES[framing]} of several types: {', '.join(sorted(types))}")
             return None
@@ -212,11 +217,11 @@ class _Search:
         """The plan for the message type that the first payload has: it need not be the first of its file."""
         from duralog.schemas.protobuf_payloads import message_at
 
-        frames = split_frames(self.sample, plan.framing, self.headers, header=self._header, indexes=True)
-        if not frames.paths:
+        frames = split_frames(self.sample, plan.framing, self.headers, header=self._header, messages=True)
+        if not frames.places:
             return plan
-        path = frames.paths[int(frames.messages[np.argmax(frames.messages >= 0)])]
-        return replace(plan, message=message_at(reader, self.catalogue, path))
+        place = frames.places[int(frames.messages[np.argmax(frames.messages >= 0)])]
+        return replace(plan, message=message_at(reader, self.catalogue, place))
 
     def plain(self) -> Detected:
         """By what JSON and text look like."""

@@ -24,6 +24,7 @@ from duralog.errors import SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.column_types import pruned_type
 from duralog.schemas.exact_numbers import Exact
+from duralog.schemas.frames import MessagePlace
 from duralog.schemas.json_types import (
     AS_BASE64,
     AS_LOOSE_TEXT,
@@ -69,7 +70,7 @@ class JsonFormat:
             self._payloads = JsonPayloads(field)
         self.arrow_type = field.type
 
-    def payloads(self, _writer: RegisteredSchema | None, _path: tuple[int, ...] | None) -> Payloads:
+    def payloads(self, _writer: RegisteredSchema | None, _place: MessagePlace | None) -> Payloads:
         """The same for all writers."""
         return self._payloads
 

@@ -23,18 +23,11 @@ import pyarrow as pa
 
 from duralog.errors import DuralogError, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.frames import FAULT_TEXTS, FrameFault, Frames, MessagePlace
 from duralog.schemas.payloads import Decoded, Int64s, Payloads, binary_column, count_left_out, no_reasons
 from duralog.schemas.plain_payloads import PLAIN_FORMATS, plain_payloads
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType
-from duralog.schemas.wire_formats import (
-    FAULT_TEXTS,
-    KEY_HEADER,
-    VALUE_HEADER,
-    FrameFault,
-    Frames,
-    Framing,
-    split_frames,
-)
+from duralog.schemas.wire_formats import KEY_HEADER, VALUE_HEADER, Framing, split_frames
 
 
 class Format(StrEnum):
@@ -97,7 +90,7 @@ class _Decoders(Protocol):
 
     arrow_type: pa.DataType
 
-    def payloads(self, writer: RegisteredSchema | None, path: tuple[int, ...] | None) -> Payloads:
+    def payloads(self, writer: RegisteredSchema | None, place: MessagePlace | None) -> Payloads:
         """For a writer's schema, and Protobuf's message type in it; None where there is no id."""
 
 
@@ -108,10 +101,6 @@ class PayloadDecoder:
         type_ = _TYPES.get(plan.format)
         if plan.framing is not Framing.NONE and type_ is None and plan.format is not Format.DEBEZIUM:
             raise SchemaError(f"format {plan.format} has no schema id: its framing must be none, not {plan.framing}")
-        if plan.framing in (Framing.APICURIO, Framing.GLUE) and plan.format is Format.PROTOBUF:
-            raise SchemaError(
-                f"Protobuf payloads are not read in the framing {plan.framing}, only in confluent and none"
-            )
         if plan.reader is not None and plan.reader.type is not type_:
             raise SchemaError(f"{plan.reader.name} is of type {plan.reader.type}: format {plan.format} cannot use it")
         reader, writer = plan.reader, plan.writer
@@ -125,7 +114,7 @@ class PayloadDecoder:
         self._looked_up = float("-inf")
         self._looking_up = threading.Lock()
         self._decoders: _Decoders | None = _decoders(self.plan)
-        self._programs: dict[tuple[int | UUID | None, tuple[int, ...] | None], Payloads | str] = {}
+        self._programs: dict[tuple[int | UUID | None, MessagePlace | None], Payloads | str] = {}
         self.arrow_type: pa.DataType = self._decoders.arrow_type
         """Of the decoded column."""
 
@@ -170,25 +159,25 @@ class PayloadDecoder:
             self.plan.framing,
             headers if self.plan.framing is Framing.CONFLUENT else None,
             header=KEY_HEADER if self.plan.part == "key" else VALUE_HEADER,
-            indexes=self.plan.format is Format.PROTOBUF,
+            messages=self.plan.format is Format.PROTOBUF,
         )
 
     def _group(self, frames: Frames, group: _Group) -> Decoded:
         if group.fault:
             return _refused(FAULT_TEXTS[group.fault], len(group.rows), self.arrow_type)
         id_ = None if group.schema < 0 else frames.ids[group.schema]
-        path = None if group.message < 0 else frames.paths[group.message]
-        program = self._programs.get((id_, path))
+        place = None if group.message < 0 else frames.places[group.message]
+        program = self._programs.get((id_, place))
         if program is None:
-            program = self._program(id_, path)
+            program = self._program(id_, place)
             # An unknown id may be known the next time.
             if len(self._programs) < _MAX_PROGRAMS and not isinstance(program, _Unknown):
-                self._programs[id_, path] = program
+                self._programs[id_, place] = program
         if isinstance(program, str):
             return _refused(program, len(group.rows), self.arrow_type)
         return program.decode(frames.data, frames.starts[group.rows], frames.ends[group.rows])
 
-    def _program(self, id_: int | UUID | None, path: tuple[int, ...] | None) -> Payloads | str:
+    def _program(self, id_: int | UUID | None, place: MessagePlace | None) -> Payloads | str:
         """The program for a writer, or why there is none."""
         writer = None
         # JSON says itself what it holds.
@@ -201,7 +190,7 @@ class PayloadDecoder:
         try:
             if self._decoders is None:
                 self._decoders = _decoders(self.plan)
-            return self._decoders.payloads(writer, path)
+            return self._decoders.payloads(writer, place)
         except SchemaError as error:
             return f"schema {'of the reader' if id_ is None else id_}: {error}"
 
@@ -256,7 +245,7 @@ def _groups(frames: Frames) -> list[_Group]:
     if not usable.any():
         return groups
     rows = np.flatnonzero(usable)
-    keys = frames.schemas[rows].astype(np.int64) * (len(frames.paths) + 1) + frames.messages[rows]
+    keys = frames.schemas[rows].astype(np.int64) * (len(frames.places) + 1) + frames.messages[rows]
     if (keys == keys[0]).all():
         pieces = [rows]
     else:
@@ -314,7 +303,7 @@ class _PlainDecoders:
         self._payloads = plain_payloads(plan.format)
         self.arrow_type = self._payloads.arrow_type
 
-    def payloads(self, _writer: RegisteredSchema | None, _path: tuple[int, ...] | None) -> Payloads:
+    def payloads(self, _writer: RegisteredSchema | None, _place: MessagePlace | None) -> Payloads:
         return self._payloads
 
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.column_types import projected, pruned_type
+from duralog.schemas.frames import MessagePlace
 from duralog.schemas.payloads import Bytes, Decoded, Int64s, Payloads, binary_column, good
 from duralog.schemas.protobuf_files import (
     DESCRIPTOR_SET_PREFIX,
@@ -59,18 +60,17 @@ class ProtobufFormat:
         self._payloads = ProtobufPayloads(self._message, columns)
         self.arrow_type = self._payloads.arrow_type
 
-    def payloads(self, writer: RegisteredSchema | None, path: tuple[int, ...] | None) -> Payloads:
+    def payloads(self, writer: RegisteredSchema | None, place: MessagePlace | None) -> Payloads:
         """The reader's decoder, if the writer's message type is the reader's."""
-        if path is None:
+        if place is None:
             return self._payloads
         if writer is None or (writer.id is not None and writer.id == self._id):
             file = self._file
         else:
             file = load_schema(writer, self._catalogue)
-        # Python's serializer counts the entry types of maps among the nested types, Java's does not.
-        names = [each.full_name for entries in (False, True) if (each := _at(file, path, entries)) is not None]
+        names = _names_at(file, place)
         if not names:
-            raise SchemaError(f"it has no message type at {'.'.join(map(str, path))}")
+            raise SchemaError(f"it has no message type {_shown(place)}")
         if self._message.full_name not in names:
             raise SchemaError(f"the message type is {names[0]}, not {self._message.full_name}")
         return self._payloads
@@ -109,6 +109,8 @@ class ProtobufPayloads:
             raise
         except BaseException as error:  # A panic of Rust is not an Exception.
             raise SchemaError(str(error)) from None
+        if not self._found.num_fields:
+            return pa.array([{}] * len(column), self._found)
         values = projected(pa.StructArray.from_arrays(batch.columns, fields=list(self._found)), self._pruned)
         _check_times(values)
         return values if values.type == self.arrow_type else values.cast(self.arrow_type)
@@ -156,7 +158,7 @@ class ProtobufPayloads:
     def _rewritten(self, payload: bytes) -> pa.Array | None:
         """A payload as protobuf writes it: without what ptars does not take, e.g. entries of maps without a value."""
         try:
-            return self._column(pa.array([self._parse(payload).SerializeToString()], pa.binary()))
+            return self._column(pa.array([self._parse(payload).SerializePartialToString()], pa.binary()))
         except SchemaError:
             return None
 
@@ -168,11 +170,9 @@ def compiled(schema: RegisteredSchema, catalogue: SchemaCatalogue) -> Registered
     return replace(schema, text=descriptor_set_text(_compiled(schema, catalogue)), references=())
 
 
-def message_at(schema: RegisteredSchema, catalogue: SchemaCatalogue, path: tuple[int, ...]) -> str | None:
+def message_at(schema: RegisteredSchema, catalogue: SchemaCatalogue, place: MessagePlace) -> str | None:
     """The full name of the message type at a place of a schema, None if there is none; raises `SchemaError`."""
-    file = load_schema(schema, catalogue)
-    found = _at(file, path, False) or _at(file, path, True)
-    return None if found is None else found.full_name
+    return next(iter(_names_at(load_schema(schema, catalogue), place)), None)
 
 
 def load_schema(schema: RegisteredSchema, catalogue: SchemaCatalogue) -> FileDescriptor:
@@ -203,6 +203,23 @@ def _by_name(file: FileDescriptor) -> dict[str, Descriptor]:
         found[each.full_name] = each
         pending += each.nested_types
     return found
+
+
+def _names_at(file: FileDescriptor, place: MessagePlace) -> list[str]:
+    """The full names of the message types that a payload may mean, the likeliest first."""
+    if isinstance(place, str):
+        found = file.message_types_by_name.get(place)
+        return [] if found is None else [found.full_name]
+    if isinstance(place, int):
+        return sorted(_by_name(file))[place : place + 1]
+    # Python's serializer counts the entry types of maps among the nested types, Java's does not.
+    return [each.full_name for entries in (False, True) if (each := _at(file, place, entries)) is not None]
+
+
+def _shown(place: MessagePlace) -> str:
+    if isinstance(place, str):
+        return f"{place[:100]!r} outside of other types"
+    return f"at {'.'.join(map(str, place))}" if isinstance(place, tuple) else f"with the number {place}"
 
 
 def _at(file: FileDescriptor, path: tuple[int, ...], entries: bool) -> Descriptor | None:

@@ -3,12 +3,12 @@
 | framing | bytes before the payload |
 |---|---|
 | `confluent` | 0, a four-byte id; or a header with 1 and a 16-byte GUID, or with 0 and an id |
-| `apicurio` | 0, an eight-byte id |
+| `apicurio` | 0, an eight-byte id: Apicurio 2 |
+| `apicurio3` | 0, a four-byte id: Apicurio 3, which differs from `confluent` for Protobuf alone |
 | `glue` | 3, a compression byte (0 none, 5 zlib), the 16-byte UUID of a schema version |
 | `none` | none: all payloads have the schema that the reader names |
 
-All numbers are big-endian. A Protobuf payload of Confluent's framing has message indexes after the id: a count and as
-many indexes as zigzag varints, where a count of 0 means the first message.
+All numbers are big-endian. What a Protobuf payload has after the id is in `message_places`.
 
 Everything here works on arrays. A row that is not what its framing demands gets a fault instead of an exception, and
 its bytes are not read beyond its end.
@@ -17,9 +17,8 @@ its bytes are not read beyond its end.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
+from dataclasses import replace
+from enum import StrEnum
 from uuid import UUID
 
 import numpy as np
@@ -28,12 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duralog.errors import SchemaError
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-MAX_INDEXES = 16
-"""Of one Protobuf payload: how deep the message type may be nested."""
+from duralog.schemas.frames import Bools, FrameFault, Frames, Int64s, bytes_at, distinct
+from duralog.schemas.message_places import split_indexes, split_numbers, split_refs
 
 MAX_COLUMN_BYTES = (2 << 30) - (64 << 20)
 """Of all payloads of a column: what columns of text and bytes can hold."""
@@ -54,52 +49,9 @@ class Framing(StrEnum):
 
     CONFLUENT = "confluent"
     APICURIO = "apicurio"
+    APICURIO3 = "apicurio3"
     GLUE = "glue"
     NONE = "none"
-
-
-class FrameFault(IntEnum):
-    """Why a row's schema could not be found out."""
-
-    NONE = 0
-    SHORT = 1
-    MAGIC = 2
-    COMPRESSION = 3
-    INFLATE = 4
-    INDEXES = 5
-    HEADER = 6
-
-
-FAULT_TEXTS = {
-    FrameFault.SHORT: "the payload is shorter than the prefix with the schema id",
-    FrameFault.MAGIC: "the payload does not start with the magic byte of its framing",
-    FrameFault.COMPRESSION: "the compression byte is neither 0 nor 5",
-    FrameFault.INFLATE: "the compressed payload is damaged or too large",
-    FrameFault.INDEXES: "the Protobuf message indexes are damaged",
-    FrameFault.HEADER: "the header with the schema id is damaged",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """A column, split: where each payload is, and which schema wrote it."""
-
-    data: npt.NDArray[np.uint8]
-    starts: Int64s
-    ends: Int64s
-    valid: Bools
-    """Not null."""
-    faults: npt.NDArray[np.uint8]
-    schemas: npt.NDArray[np.int32]
-    """A number into `ids`; -1 where there is none: null rows, faults, payloads without an id."""
-    ids: tuple[int | UUID, ...]
-    messages: npt.NDArray[np.int32]
-    """A number into `paths`; -1 for all but Protobuf's payloads."""
-    paths: tuple[tuple[int, ...], ...] = ()
-    """Where message types are in their file: the place of the outermost one, then of a nested one in it, ..."""
-
-    def __len__(self) -> int:
-        return len(self.starts)
 
 
 def split_frames(
@@ -108,24 +60,27 @@ def split_frames(
     headers: pa.Array | None = None,
     *,
     header: str = VALUE_HEADER,
-    indexes: bool = False,
+    messages: bool = False,
 ) -> Frames:
     """Splits the prefixes off a binary column.
 
-    `header` is what Confluent's framing looks for in `headers` first. With `indexes`, message indexes follow the id.
+    `header` is what Confluent's framing looks for in `headers` first. With `messages`, Protobuf's message type follows
+    the id.
     """
     frames = _unsplit(payloads)
     if framing is Framing.NONE:
         return frames
-    if framing is Framing.APICURIO:
-        return _split_ids(frames, 8, frames.valid)
+    if framing in (Framing.APICURIO, Framing.APICURIO3):
+        split = _split_ids(frames, 8 if framing is Framing.APICURIO else 4, frames.valid)
+        return split_refs(split) if messages else split
     if framing is Framing.GLUE:
-        return _split_glue(frames)
+        split = _split_glue(frames)
+        return split_numbers(split) if messages else split
     named = None if headers is None else _unsplit(headers_named(headers, header))
     if named is None or not named.valid.any():
         split = _split_ids(frames, 4, frames.valid)
-        return _split_indexes(split) if indexes else split
-    return _split_confluent(frames, named, indexes)
+        return split_indexes(split) if messages else split
+    return _split_confluent(frames, named, messages)
 
 
 def headers_named(headers: pa.Array, name: str) -> pa.Array:
@@ -177,12 +132,12 @@ def _split_ids(frames: Frames, width: int, rows: Bools) -> Frames:
     long_enough = frames.ends - frames.starts >= width + 1
     faults[rows & ~long_enough] = FrameFault.SHORT
     rows = rows & long_enough
-    magic = _bytes_at(frames.data, frames.starts, rows)
+    magic = bytes_at(frames.data, frames.starts, rows)
     faults[rows & (magic != 0)] = FrameFault.MAGIC
     rows = rows & (magic == 0)
     value = np.zeros(len(frames), np.int64)
     for place in range(1, width + 1):
-        value = (value << 8) | _bytes_at(frames.data, frames.starts + place, rows)
+        value = (value << 8) | bytes_at(frames.data, frames.starts + place, rows)
     numbers = frames.schemas.copy()
     ids = list(frames.ids)
     if rows.any():
@@ -200,24 +155,24 @@ def _split_uuids(frames: Frames, skip: int, rows: Bools) -> Frames:
     if rows.any():
         places = frames.starts[rows][:, None] + np.arange(skip, skip + 16)
         found = np.ascontiguousarray(frames.data[places])
-        examples, kinds = _distinct(list(found.view(np.int64).T))
+        examples, kinds = distinct(list(found.view(np.int64).T))
         numbers[rows] = kinds + len(ids)
         ids += [UUID(bytes=row.tobytes()) for row in found[examples]]
     starts = np.where(rows, frames.starts + skip + 16, frames.starts)
     return replace(frames, starts=starts, schemas=numbers, ids=tuple(ids))
 
 
-def _split_confluent(frames: Frames, named: Frames, indexes: bool) -> Frames:
+def _split_confluent(frames: Frames, named: Frames, messages: bool) -> Frames:
     """By the header where a row has one, else by the prefix. A header holds what the prefix would, indexes too."""
     with_header = named.valid & frames.valid
     split = _split_ids(frames, 4, frames.valid & ~with_header)
     sizes = named.ends - named.starts
-    magic = _bytes_at(named.data, named.starts, with_header & (sizes > 0))
+    magic = bytes_at(named.data, named.starts, with_header & (sizes > 0))
     is_guid = with_header & (magic == 1) & (sizes >= 17)
     is_id = with_header & (magic == 0) & (sizes >= 5)
     found = _split_ids(_split_uuids(named, 1, is_guid), 4, is_id)
-    if indexes:
-        split, found = _split_indexes(split), _split_indexes(found)
+    if messages:
+        split, found = split_indexes(split), split_indexes(found)
     good = is_guid | is_id
     faults = split.faults.copy()
     faults[good] = found.faults[good]
@@ -227,8 +182,8 @@ def _split_confluent(frames: Frames, named: Frames, indexes: bool) -> Frames:
         faults=faults,
         schemas=_joined(split.schemas, found.schemas, len(split.ids)),
         ids=(*split.ids, *found.ids),
-        messages=_joined(split.messages, found.messages, len(split.paths)),
-        paths=(*split.paths, *found.paths),
+        messages=_joined(split.messages, found.messages, len(split.places)),
+        places=(*split.places, *found.places),
     )
 
 
@@ -236,42 +191,12 @@ def _joined(first: npt.NDArray[np.int32], second: npt.NDArray[np.int32], count: 
     return np.where(second >= 0, second + np.int32(count), first).astype(np.int32)
 
 
-def _split_indexes(frames: Frames) -> Frames:
-    """Splits the message indexes off the rows that have an id."""
-    position, faults = frames.starts.copy(), frames.faults.copy()
-    active = (frames.schemas >= 0) & (faults == 0)
-    count, position, good = _zigzags(frames, position, active)
-    good &= (count >= 0) & (count <= MAX_INDEXES)
-    faults[active & ~good] = FrameFault.INDEXES
-    active &= good
-    # The steps of each row's path, -1 beyond its end.
-    path = [np.where(count == 0, 0, -1)]
-    for place in range(int(count[active].max(initial=0))):
-        reading = active & (count > place)
-        value, position, good = _zigzags(frames, position, reading)
-        good &= value >= 0
-        faults[reading & ~good] = FrameFault.INDEXES
-        active &= ~reading | good
-        if place:
-            path.append(np.full(len(frames), -1, np.int64))
-        path[place][reading & good] = value[reading & good]
-    numbers = np.full(len(frames), -1, np.int32)
-    paths: list[tuple[int, ...]] = []
-    if active.any():
-        steps = [each[active] for each in path]
-        examples, kinds = _distinct(steps)
-        numbers[active] = kinds
-        paths = [tuple(int(each[row]) for each in steps if each[row] >= 0) for row in examples]
-    starts = np.where(active, position, frames.starts)
-    return replace(frames, starts=starts, faults=faults, messages=numbers, paths=tuple(paths))
-
-
 def _split_glue(frames: Frames) -> Frames:
     faults = frames.faults.copy()
     rows = frames.valid & (frames.ends - frames.starts >= 18)
     faults[frames.valid & ~rows] = FrameFault.SHORT
-    version = _bytes_at(frames.data, frames.starts, rows)
-    compression = _bytes_at(frames.data, frames.starts + 1, rows)
+    version = bytes_at(frames.data, frames.starts, rows)
+    compression = bytes_at(frames.data, frames.starts + 1, rows)
     faults[rows & (version != 3)] = FrameFault.MAGIC
     rows &= version == 3
     faults[rows & (compression != 0) & (compression != 5)] = FrameFault.COMPRESSION
@@ -303,40 +228,3 @@ def _inflated(frames: Frames, rows: Int64s) -> Frames:
         pieces.append(piece)
     data = np.concatenate([frames.data, np.frombuffer(b"".join(pieces), np.uint8)])
     return replace(frames, data=data, starts=starts, ends=ends, faults=faults)
-
-
-def _distinct(columns: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
-    """Rows of several columns that are the same: a row of each kind, and the kind of each row."""
-    if all((column == column[0]).all() for column in columns):
-        return np.zeros(1, np.int64), np.zeros(len(columns[0]), np.int64)
-    kinds = np.zeros(len(columns[0]), np.int64)
-    examples = kinds[:1]
-    for column in columns:
-        # One number for the kind so far and the value: `np.unique` of rows (`axis=0`) takes 5 to 50 times as long.
-        _, values = np.unique(column, return_inverse=True)
-        _, examples, kinds = np.unique(kinds * (values.max() + 1) + values, return_index=True, return_inverse=True)
-    return examples, kinds
-
-
-def _bytes_at(data: npt.NDArray[np.uint8], positions: Int64s, rows: Bools) -> Int64s:
-    """The byte at a position in each of the given rows, 0 in the others."""
-    found = np.zeros(len(positions), np.int64)
-    found[rows] = data[positions[rows]]
-    return found
-
-
-def _zigzags(frames: Frames, positions: Int64s, rows: Bools) -> tuple[Int64s, Int64s, Bools]:
-    """A zigzag varint of up to five bytes in each of the given rows: values, positions after them, which are good."""
-    value = np.zeros(len(frames), np.int64)
-    positions = positions.copy()
-    finished = np.zeros(len(frames), bool)
-    for shift in range(0, 35, 7):
-        rows = rows & (positions < frames.ends)
-        byte = _bytes_at(frames.data, positions, rows)
-        value |= (byte & 0x7F) << shift
-        positions[rows] += 1
-        finished |= rows & (byte < 0x80)
-        rows = rows & (byte >= 0x80)
-        if not rows.any():
-            break
-    return (value >> 1) ^ -(value & 1), positions, finished
