@@ -88,7 +88,9 @@ def test_commands_log_in(guarded: Broker, profile: Path, mechanism: str) -> None
     run("produce", *place, "-t", topic, given="one\ntwo\n")
     assert run("consume", *place, "-t", topic, "--values").stdout == "one\ntwo\n"
     assert run("consume", *place, "-t", topic, "-g", topic, "-n", 1, "--values").stdout == "one\n"
-    assert "goes from 1 to 2" in run("group", "reset", *place, "-g", topic, "-t", topic, "--latest", "--execute").stdout
+    assert (
+        "reset from 1 to 2" in run("group", "reset", *place, "-g", topic, "-t", topic, "--latest", "--execute").stdout
+    )
     assert topic in run("topic", "list", *place).stdout
     assert "num.partitions" in run("config", "get", *place, "num.partitions").stdout
 

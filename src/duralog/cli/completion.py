@@ -58,7 +58,7 @@ _FISH = """\
 function __duralog_complete
     set -l line (commandline -cp | string collect)
     set -l found (env _DURALOG_LINE="$line" _DURALOG_COMPLETE=complete_lines duralog 2>/dev/null)
-    # What is offered must begin as the word does, and that may be --option=value.
+    # Candidates must begin with the current word, which may be --option=value.
     set -l option (string match -r -- '^--[^=]+=' (commandline -ct))
     set -q option[1]; or set option ''
     if set -q found[1]
@@ -134,7 +134,7 @@ def _register() -> None:
         def complete(self) -> str:
             found = str(super().complete())
             if not found:
-                sys.exit(0)  # Not even an empty line: a shell would take it for a candidate.
+                sys.exit(0)  # Not even an empty line: a shell would treat it as a candidate.
             return found
 
         def format_completion(self, item: Any) -> str:

@@ -77,10 +77,10 @@ def lookup(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Find one record by offset, time or key; show the way to it.
+    """Find one record by offset, time or key; show the steps.
 
-    The way is that of every read: the segment, the index entries, the batches. DIR may also be the partition's folder;
-    then --topic and --partition are not needed. Nothing is changed. With --value-format, the record is shown
+    The steps are those of every read: the segment, the index entries, the batches. DIR may also be the partition's
+    folder; then --topic and --partition are not needed. Nothing is changed. With --value-format, the record is shown
     decoded, with the name of the schema; what does not decode is shown in hex, with the reason.
 
     Exit code: 0 found, 1 there is none or something cannot be read, 2 wrong usage, 130 interrupted.

@@ -1,4 +1,4 @@
-"""The way to a record, step by step, as `duralog lookup` shows it: in lines for people, or as objects of JSON."""
+"""The steps to a record, as `duralog lookup` shows them: as text, or as JSON objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`duralog repair`: bring a log directory in order."""
+"""`duralog repair`: repairs a log directory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def repair(
     data: Data = None,
     dry_run: DryRun = False,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Also put back what is valid in quarantine.", rich_help_panel=HOW)
+        bool, typer.Option("--restore", help="Also restore valid batches from quarantine.", rich_help_panel=HOW)
     ] = False,
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
@@ -57,11 +57,11 @@ def repair(
 ) -> None:
     """Rebuild indexes and snapshots, quarantine damaged bytes.
 
-    Partitions that are sound are not touched. Nothing is thrown away: what is taken out of a log goes to the folder
-    duralog-quarantine in its partition, with a report. Valid batches after the damage stay, except in the last
-    segment: there they go to quarantine too, and --restore puts them back. No broker may have the directory open.
+    Sound partitions are not touched. Nothing is discarded: bytes that are removed from a log go to the folder
+    duralog-quarantine in its partition, with a report. Valid batches after the damage stay, except in the last segment:
+    there they are quarantined too, and --restore puts them back. No broker may have the directory open.
 
-    Exit code: 0 all is well now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
+    Exit code: 0 everything is sound now, or would be; 1 something is still wrong; 2 wrong usage; 130 interrupted.
     """
     chosen = engine_given(ctx)
     given = chosen.directory(directory, data)
@@ -114,7 +114,7 @@ def _write(repaired: PartitionRepair, output: Output) -> None:
         output.finding(error)
     if repaired.restorable_batches:
         count = plural(repaired.restorable_batches, "batch")
-        output.note(repaired.folder, f"{count} in quarantine can go back into the log: duralog repair --restore")
+        output.note(repaired.folder, f"{count} in quarantine can be restored: duralog repair --restore")
 
 
 def _write_actions(actions: Sequence[Action], output: Output) -> None:

@@ -80,13 +80,12 @@ def retain(
     master: Master = DEFAULT_MASTER,  # noqa: ARG001
     conf: Conf = None,  # noqa: ARG001
 ) -> None:
-    """Delete the segments that have expired.
+    """Delete expired segments.
 
     By time, by size and by log start offset, as Kafka does. Topics without delete in their cleanup.policy only lose
-    what lies below their log start offset; the two overrides do not change that. They
-    hold for this run only. Topics that set no retention have Kafka's default of 7 days, or what --server-properties
-    says; the output names the retention of each topic and where it came from. Without --dry-run, no broker may have
-    the directory open.
+    segments below their log start offset; the two overrides do not change that. They apply to this run only. Topics
+    that set no retention have that of --server-properties, or Kafka's default of 7 days; the output names the retention
+    of each topic and where it came from. Without --dry-run, no broker may have the directory open.
 
     Exit code: 0 done, 1 something could not be read or deleted, 2 wrong usage, 130 interrupted.
     """
@@ -131,8 +130,8 @@ def _unknown_retention(request: RetainRequest) -> str | None:
         check_retention_known(request)
     except RetentionUnknown:
         warning = (
-            f"there is no {METADATA_PARTITION} in here, so the retention configs of its topics are not known, and"
-            " segments could be deleted that must stay: give --retention-ms or --retention-bytes for this run. A broker"
+            f"there is no {METADATA_PARTITION} in here, so the retention configs of its topics are not known, and "
+            f"the wrong segments could be deleted: give --retention-ms or --retention-bytes for this run. A broker"
             " with several log.dirs has it in one of them"
         )
         if not request.dry_run:
@@ -186,7 +185,7 @@ def _write_removals(
     partitions: int,
     dry_run: bool,
 ) -> None:
-    """The segments that went or would go, which retention was applied, and the summary."""
+    """The segments that were or would be deleted, which retention was applied, and the summary."""
     freed = sum(removal.size_bytes for removal in removals)
     if output.as_json:
         write_applied(output, applied, ())
@@ -206,7 +205,7 @@ def _write_removals(
         rows = [_cells(removal) for removal in removals]
         write_table(output, _NAMES, rows, right=_RIGHT, cut=_CUT, least=("policy", "end_offset"))
     write_applied(output, applied, {removal.topic for removal in removals})
-    verb = ("would go" if dry_run else "went") if removals else "expires" if dry_run else "has expired"
+    verb = ("would be deleted" if dry_run else "deleted") if removals else "expires" if dry_run else "has expired"
     touched = len({(removal.topic, removal.partition) for removal in removals})
     what = f"{plural(len(removals), 'segment')} of {plural(touched, 'partition')}" if removals else "no segment"
     output.heading(

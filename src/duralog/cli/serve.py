@@ -1,6 +1,6 @@
-"""`duralog serve`: the broker as a process. This module is the command line; `duralog.broker` is what runs.
+"""`duralog serve`: runs the broker. This module is the command line; `duralog.broker` is the broker.
 
-| what is seen | where |
+| output | where |
 |---|---|
 | one line when clients can connect: `duralog is ready on HOST:PORT` | standard output, and the file of `--ready-file` |
 | log lines | standard error |
@@ -43,7 +43,7 @@ def serve(
         str | None,
         typer.Argument(
             metavar="DIR",
-            help="The log directory, or several with commas between them; created if they do not exist. Without it,"
+            help="The log directory, or several separated by commas; created if they do not exist. Without it,"
             " log.dirs of --server-properties.",
             show_default=False,
         ),
@@ -54,7 +54,7 @@ def serve(
             "--data",
             "-d",
             metavar="DIR",
-            help="The directory, in place of the argument; may be given again for several disks.",
+            help="The directory, instead of the argument; may be given again for several disks.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -68,7 +68,7 @@ def serve(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where clients connect, 127.0.0.1:9092 by default; port 0 takes a free one. May start with the"
+            help="The address to listen on, 127.0.0.1:9092 by default; port 0 takes a free one. May start with the"
             " listener's name or protocol, as in SASL_SSL://0.0.0.0:9093.",
             rich_help_panel=WHERE,
         ),
@@ -78,7 +78,7 @@ def serve(
         typer.Option(
             "--advertise",
             metavar="HOST:PORT",
-            help="The address that clients are given, if it differs from --listen.",
+            help="The address that clients connect to, if it differs from --listen.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -138,7 +138,7 @@ def serve(
         typer.Option(
             "--schema-registry-host",
             metavar="NAME",
-            help="Another host name under which the registry is asked; may be given again.",
+            help="Another host name under which clients reach the registry; may be given again.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -147,7 +147,7 @@ def serve(
         typer.Option(
             "--schema-registry-users",
             metavar="FILE",
-            help="Serve the registry to these users only, as --metrics-users; changes take the role change.",
+            help="Serve the registry to these users only, as --metrics-users; changes need the role change.",
             rich_help_panel=WHERE,
         ),
     ] = None,
@@ -222,14 +222,14 @@ def serve(
 ) -> None:
     """Run a broker on a directory, for every Kafka client.
 
-    It serves until SIGTERM or Ctrl-C, and then stops cleanly. It prints one line on standard output when clients can
+    It runs until SIGTERM or Ctrl-C, and then stops cleanly. It prints one line on standard output when clients can
     connect.
 
     A listener beyond loopback needs authentication, /metrics there --metrics-users. A registry beyond loopback, or of a
-    broker with access control lists, needs --schema-registry-users. Or say --insecure.
+    broker with access control lists, needs --schema-registry-users. Or give --insecure.
 
     A retention set by a topic, --override, --server-properties or the cluster metadata applies as in Kafka. Without
-    one, records that are older than 7 days at the start are held, with a warning, until you choose.
+    one, records that are older than 7 days at the start are kept, with a warning, until you choose one.
 
     Exit code: 0 stopped cleanly, 1 it could not start or failed, 2 wrong usage.
     """
@@ -289,14 +289,14 @@ def serve(
 
 
 def _check_one_address(listen: str | None, advertise: str | None, overrides: dict[str, str]) -> None:
-    """`--listen` and `--advertise` replace what --server-properties says, but not another option."""
+    """`--listen` and `--advertise` override --server-properties, but not another option."""
     for option, value, name in (
         ("--listen", listen, "listeners"),
         ("--listen", listen, "advertised.listeners"),
         ("--advertise", advertise, "advertised.listeners"),
     ):
         if value is not None and name in overrides:
-            instead = ", or --advertise in its place" if option == "--listen" and name != "listeners" else ""
+            instead = ", or use --advertise instead" if option == "--listen" and name != "listeners" else ""
             raise WrongUsage(f"{option} and --override {name} contradict each other: leave one of them out{instead}")
 
 

@@ -1,4 +1,4 @@
-"""`duralog verify`: whether a log directory is what it should be."""
+"""`duralog verify`: checks every file of a log directory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SHORT_NAME = 24
 _SMALLEST_BATCH_BYTES = 61
 _SMALLEST_RECORD_BYTES = 7
 MORE_ARGUMENTS = {"allow_extra_args": True}
-"""Of the command: it says what to do with several directories."""
+"""The argument of the command: its error says what to do with several directories."""
 _ALIKE = 3
 """How many notes with the same text are listed."""
 
@@ -191,7 +191,7 @@ def _write_findings(output: Output, errors: Sequence[CorruptRecord], notes: Sequ
 
 
 def _without_repetition(notes: Sequence[Note]) -> list[Note]:
-    """Of notes with the same text the first ones, and how many more there are."""
+    """The first notes with the same text, and the number of the others."""
     from duralog.storage.checks.findings import Note
 
     by_text: dict[str, list[Note]] = {}

@@ -9,7 +9,7 @@ from duralog.client.connection import ANSWER_SECONDS, admin_client, admin_module
 from duralog.storage.metadata.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 
 _CLUSTER = "BROKER"
-"""What the client library calls the cluster."""
+"""The client library's name for the cluster."""
 
 
 class BrokerAcls:

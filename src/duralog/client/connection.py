@@ -57,7 +57,7 @@ def client_settings(address: str, **settings: Any) -> dict[str, Any]:
 
 
 def admin_client(address: str) -> Any:
-    """A connected admin client. Raises within seconds if no broker answers, long before the library's own timeout."""
+    """A connected admin client. Raises within seconds if no broker answers, well before the library's own timeout."""
     errors: list[Any] = []
     client = kafka_client()
     with errors_of(address):

@@ -31,7 +31,7 @@ _MESSAGES = 1_000
 _TYPES = {1: TimestampType.CREATE_TIME, 2: TimestampType.LOG_APPEND_TIME}
 _MOST_NAMED = 10
 PATTERN = frozenset("*?[")
-"""What makes a name a pattern. None of them is in the name of a topic."""
+"""Characters that make a name a pattern. No topic name contains them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def chosen_topics(where: str, wanted: Iterable[str], known: Collection[str]) -> 
 
 
 def chosen_partitions(where: str, request: ConsumeRequest, known: Mapping[str, Collection[int]]) -> list[Place]:
-    """The partitions to read, of those that are known by topic.
+    """The partitions to read, out of the known ones.
 
     Raises `UnknownTopic` as `chosen_topics` does, and if a topic that is named does not have the wanted partition, or
     none that matches a pattern.
@@ -120,7 +120,7 @@ def from_broker(
     on_total: Callable[[int], None] = lambda _: None,
     say_note: Callable[[str], None] = lambda _: None,
 ) -> Generator[tuple[str, int, Record], None, None]:
-    """Yield records as they arrive: without `follow`, up to the present end offsets; of a group, until none is left.
+    """Yield records as they arrive: without `follow`, up to the current end offsets; for a group, until none is left.
 
     `on_total` is called with the number of offsets to read, if it is known; `say_note` with warnings for the user.
     """
@@ -179,7 +179,7 @@ class _Reading:
         """The offset to stop at, by partition. A partition without one is read to its current end."""
         self._has_begun = False
         self._assigned: set[Place] = set()
-        """What is read without a group."""
+        """The partitions that are read without a group."""
         self._subscribed: set[str] = set()
         """The topics that are read with a group."""
 
@@ -224,9 +224,9 @@ class _Reading:
         return int(min(max(request.offset, low), high))
 
     def _add_new(self, find: Callable[[], Mapping[Place, bool]]) -> None:
-        """Read the partitions, too, that were created since the start, from their beginning.
+        """Also read partitions that were created since the start, from their beginning.
 
-        If the broker does not answer now, or all topics are gone, the next refresh has another chance.
+        If the broker does not answer now, or all topics are missing, the next refresh tries again.
         """
         try:
             found = {place for place, has_leader in find().items() if has_leader}
@@ -246,7 +246,7 @@ class _Reading:
     def records(
         self, before_waiting: Callable[[], None], *, find: Callable[[], Mapping[Place, bool]]
     ) -> Generator[tuple[str, int, Record], None, None]:
-        """`find` returns the partitions to read that are there now, each with whether it has a leader."""
+        """`find` returns the partitions to read that exist now, each with whether it has a leader."""
         refreshed = time.monotonic()
         while self._request.follow or self._left or not self._has_begun:
             messages = self._consumer.consume(_MESSAGES, timeout=_WAIT_SECONDS)
@@ -265,7 +265,7 @@ class _Reading:
                     else:
                         raise DuralogError(error_text(error))
             finally:
-                # Also if the caller stops early. Only records that it got are committed.
+                # Also if the caller stops early. Only records that it received are committed.
                 if self._request.group is not None and shown:
                     before_waiting()
                     for message in shown.values():

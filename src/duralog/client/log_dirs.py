@@ -99,11 +99,11 @@ class Replica:
     size_bytes: int
     offset_lag: int
     is_future: bool
-    """It is a copy that is being made, to move the partition here."""
+    """A copy in progress, which moves the partition here."""
 
 
 def move_partition(address: str, topic: str, partition: int, directory: str, on_progress: OnProgress = ignore) -> None:
-    """Have a broker move a partition to another of its log directories, and return when it is there."""
+    """Move a partition to another log directory of its broker, and return when the move is complete."""
     with WireConnection(address) as connection:
         asked = {"path": directory, "topics": [{"name": topic, "partitions": [partition]}]}
         results = connection.ask(_ALTER, {"dirs": [asked]})["results"]

@@ -20,7 +20,7 @@ _OVERHEAD_BYTES = 1 << 20
 _QUEUED_KILOBYTES = 2 * LARGEST_VALUE_BYTES >> 10
 
 Placed = tuple[int | None, Record]
-"""A record, and the partition that it is meant for if its source names one."""
+"""A record, and its partition if the source names one."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""How to reach brokers that want TLS or a log-in: a file in the names of Kafka's clients or of librdkafka.
+"""Settings for brokers with TLS or a log-in: a file with the names of Kafka's clients or of librdkafka.
 
     security.protocol=SASL_SSL
     sasl.mechanism=SCRAM-SHA-512
@@ -27,7 +27,7 @@ _by_address: dict[str, Mapping[str, str]] = {}
 
 
 def use_profile(address: str, settings: Mapping[str, str]) -> None:
-    """Reach the brokers at this address with these settings, in the names of librdkafka."""
+    """Use these settings, in librdkafka's names, for the brokers at this address."""
     _by_address[address] = settings
 
 
@@ -49,7 +49,7 @@ def default_profile() -> str | None:
 
 
 def read_profile(path: str, say_note: Callable[[str], None] = lambda _: None) -> dict[str, str]:
-    """The settings of a file, in the names of librdkafka. `say_note` is called with what is left out."""
+    """The settings of a file, in the names of librdkafka. `say_note` is called with the ignored settings."""
     data = read_small(path)
     if data is None:
         raise DuralogError(f"{path}: there is no such file: check --config-file and {CLIENT_CONFIG}")
@@ -68,7 +68,7 @@ def _translated(given: Mapping[str, str], path: str, say_note: Callable[[str], N
     refused = [name for name in unknown if name.startswith(SECURITY)]
     if refused:
         meant = nearest(refused[0], KNOWN - given.keys())
-        what_next = meant or ": take it out if the broker can be reached without it"
+        what_next = meant or ": remove it if the broker can be reached without it"
         raise InvalidConfig(f"{refused[0]} is not supported{what_next}")
     if unknown:
         say_note(f"{path}: not used: {', '.join(unknown)}")

@@ -9,7 +9,7 @@ from duralog.errors import DuralogError, UnknownTopic
 
 _MOST_LISTED = 10
 _NEAR = 0.75
-"""How alike two names must be, 0 to 1, for one to be a misspelling of the other: `orders` and `codecs` are not."""
+"""The similarity, 0 to 1, at which one name counts as a misspelling of another: `orders` and `codecs` do not."""
 
 
 def unknown_topic(where: str, topic: str, known: Collection[str]) -> UnknownTopic:

@@ -81,7 +81,7 @@ def log_in(ask: Ask, profile: Mapping[str, str]) -> None:
         return
     mechanism = profile["sasl.mechanisms"]
     if mechanism != "PLAIN" and mechanism not in _SCRAM:
-        raise DuralogError(f"this command cannot log in by {mechanism}: PLAIN and SCRAM are possible")
+        raise DuralogError(f"this command cannot log in by {mechanism}: use PLAIN or SCRAM")
     shaken = ask(HANDSHAKE, {"mechanism": mechanism})
     if shaken["error_code"]:
         raise LoginRefused(f"the broker refuses the log-in: it has no mechanism {mechanism}")
@@ -107,13 +107,13 @@ def _log_in_by_scram(ask: Ask, hash_name: str, user: str, password: str) -> None
     parts = _parts(answer)
     salt, iterations = parts.get("s", ""), parts.get("i", "")
     if not parts.get("r", "").startswith(nonce) or not iterations.isdecimal() or len(iterations) > 10:
-        raise LoginRefused("the broker's answer is not one of SCRAM")
+        raise LoginRefused("the broker's answer is not a SCRAM message")
     if not _FEWEST_ITERATIONS <= int(iterations) <= _MOST_ITERATIONS:
         raise LoginRefused(f"the broker asks for {iterations} iterations of SCRAM: not {_FEWEST_ITERATIONS:,} or more")
     try:
         salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), b64decode(salt), int(iterations))
     except ValueError:
-        raise LoginRefused("the broker's answer is not one of SCRAM") from None
+        raise LoginRefused("the broker's answer is not a SCRAM message") from None
     last = f"c=biws,r={parts['r']}"
     signed = f"{first},{answer},{last}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
@@ -122,7 +122,7 @@ def _log_in_by_scram(ask: Ask, hash_name: str, user: str, password: str) -> None
     final = _authenticate(ask, f"{last},p={b64encode(proof).decode()}".encode()).decode("utf-8", "replace")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), signed, hash_name)
     if not hmac.compare_digest(_parts(final).get("v", "").encode(), b64encode(expected)):
-        raise LoginRefused("the broker does not know the password either: it is not the broker that it should be")
+        raise LoginRefused("the broker does not know the password either: it may be an impostor. Check the address")
 
 
 def _parts(text: str) -> dict[str, str]:

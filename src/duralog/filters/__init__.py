@@ -1,1 +1,3 @@
-"""Which records are wanted: conditions on key, value, headers and JSON in them, as text, as values, and over Arrow."""
+"""Conditions on key, value, headers and JSON of records: parsed from text, represented as values, applied to Arrow
+batches.
+"""

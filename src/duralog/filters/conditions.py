@@ -1,7 +1,7 @@
 """Conditions on a record, as values. `duralog.filters.parsing` reads them, `duralog.filters.matching` applies them.
 
-A comparison holds if something that is there compares so. With something that is missing (a null key, a path that leads
-nowhere), no comparison holds, `!=` neither: `not key = a` is also true of a record without a key.
+A comparison holds if an existing value satisfies it. For a missing one (a null key, a path without a match), no
+comparison holds, not even `!=`; but `not key = a` is true of a record without a key.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Every:
 
 EVERY = Every()
 Scalar = str | int | Decimal | bool | None
-"""Numbers are exact: a JSON number and the number of a condition are equal if they are written for the same number."""
+"""Numbers are exact: a JSON number equals that of a condition if their decimal values are equal."""
 Path = tuple[str | int | Every, ...]
 """Below `$`: a member of an object, an element of a list, or every one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """On the bytes of a field. With `matches` or `ignores_case`, only bytes that are UTF-8 match."""
+    """A condition on the bytes of a field. With `matches` or `ignores_case`, only UTF-8 matches."""
 
     field: Field
     header: str | None = None
@@ -64,7 +64,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Json:
-    """On what a path finds in the JSON of a field. Bytes that are not JSON have nothing to find."""
+    """A condition on the values that a path finds in the JSON of a field. In bytes that are not JSON, it finds none."""
 
     field: Field
     header: str | None = None
@@ -93,7 +93,7 @@ Condition = Text | Json | Not | All | Any
 
 
 class FilterError(DuralogError):
-    """An expression that cannot be read. `position` is the character, from 0 on, at which it goes wrong."""
+    """An expression that cannot be read. `position` is the character of the error, counted from 0."""
 
     def __init__(self, why: str, text: str, position: int) -> None:
         super().__init__(f"{why} (at character {position + 1})")

@@ -1,7 +1,7 @@
 """Finding values in a JSON document by a path, and comparing them. The documents are not trusted.
 
 Numbers are exact. A document that is larger than `LARGEST_BYTES`, nested too deeply, or has a number of thousands of
-digits, has nothing to find.
+digits, contains no values.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from duralog.filters.conditions import Every, Operator, Path, Scalar
 
 LARGEST_BYTES = 8 << 20
 NOTHING = object()
-"""In place of a document that cannot be read."""
+"""The value of a document that cannot be parsed."""
 _BLANKS = " \t\n\r\ufeff"
 """Also the mark that some writers put before UTF-8."""
 _NOT_A_NUMBER = object()
-"""In place of NaN and the infinities, which JSON does not have and some writers write."""
+"""The value of NaN and the infinities, which some writers write although JSON does not allow them."""
 
 
 def read_json(data: bytes) -> Any:
-    """`NOTHING` for what is not JSON."""
+    """The parsed document; `NOTHING` if it is not JSON."""
     if len(data) > LARGEST_BYTES:
         return NOTHING
     try:
@@ -39,11 +39,11 @@ _DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=lambda _name: _N
 
 
 def find(document: Any, path: Path) -> Sequence[Any]:
-    """What is at the path, in the order of the document: one value at most, unless it has `[*]`."""
+    """The values at the path, in document order: at most one, unless the path has `[*]`."""
     if document is NOTHING:
         return ()
     for done, step in enumerate(path):
-        # One value after the other, as long as there is one only.
+        # A fast path while there is only one value.
         if isinstance(step, str):
             if not isinstance(document, dict) or step not in document:
                 return ()

@@ -1,7 +1,7 @@
 """Which records of an Arrow batch a condition holds for.
 
-Conditions on text are applied to whole columns. JSON is read only for the rows that the rest leaves possible, each
-document once: not for those that lack the name of a member, or a text that it is to be equal to.
+Conditions on text are applied to whole columns. JSON is parsed only for the rows that the rest may match, each document
+once; rows whose bytes lack a member's name, or a text that it must equal, are skipped.
 
 Keys and values may also be given decoded, as JSON: paths are then looked up in these, and a text is compared with the
 bytes and with the decoded text.
@@ -36,10 +36,10 @@ class Matcher:
         self._condition = condition
         self._has_json = uses_json(condition)
         self.too_large = 0
-        """Documents that were too large to be read as JSON."""
+        """Documents that were too large to parse as JSON."""
 
     def rows(self, records: pa.RecordBatch, decoded: pa.RecordBatch | None = None) -> NDArray[np.intp]:
-        """The places of the records for which it holds, in order. REQUIRES: the columns of `RECORD_SCHEMA`.
+        """The row numbers of matching records, in order. REQUIRES: the columns of `RECORD_SCHEMA`.
 
         `decoded` has the same rows, with JSON text as keys and values where they were decoded.
         """
@@ -55,7 +55,7 @@ class Matcher:
         return matching
 
     def _possible(self, condition: Condition, views: Sequence[pa.RecordBatch], masks: dict[int, Mask]) -> Mask:
-        """Not less than the rows for which it holds; just those if it has no JSON. Keeps the masks of such parts.
+        """A superset of the matching rows; exact if the condition has no JSON. Keeps the masks of such parts.
 
         `views` are the records, and maybe the same ones decoded.
         """
@@ -74,7 +74,7 @@ class Matcher:
             case All():
                 mask = np.ones(count, bool)
                 for part in sorted(condition.conditions, key=uses_json):
-                    # Few rows are sooner read than all are searched through.
+                    # For few rows, parsing is faster than a search through all.
                     if not isinstance(part, Json) or mask.sum() > _FEW_ROWS:
                         mask &= self._possible(part, views, masks)
             case Any():
@@ -119,7 +119,7 @@ class Matcher:
 
 
 class _Fields:
-    """The bytes of fields, row by row. A column is made of Python objects when it is first asked for."""
+    """The bytes of fields, row by row. A column is converted to Python objects when it is first used."""
 
     def __init__(self, records: pa.RecordBatch) -> None:
         self._records = records
@@ -137,9 +137,8 @@ class _Fields:
 
 
 def _may_have(condition: Json, records: pa.RecordBatch) -> Mask:
-    r"""Not less than the rows that it holds for, by what their bytes must have: names, and a text that is looked for.
-
-    Characters may also be written as `\u0061`: with such an escape, anything may be in it.
+    r"""A superset of the matching rows, by the bytes that they must contain: names, and a required text. Characters may
+    be escaped as `\u0061`: a row with such an escape may contain anything.
     """
     texts = [step for step in condition.path if isinstance(step, str)]
     if condition.operator in (Operator.EQUALS, Operator.CONTAINS) and not condition.ignores_case:
@@ -206,7 +205,7 @@ def _column_mask(condition: Text, column: pa.Array) -> Mask:
 
 
 def _folded(texts: pa.Array, operator: Operator, operand: str, ignores_case: bool) -> Mask:
-    """What RE2 does: regular expressions, and texts of any case."""
+    """Conditions that RE2 evaluates: regular expressions, and texts in any case."""
     if operator is Operator.MATCHES:
         return _mask(pc.match_substring_regex(texts, operand, ignore_case=ignores_case))
     if operator is Operator.CONTAINS:
@@ -216,7 +215,7 @@ def _folded(texts: pa.Array, operator: Operator, operand: str, ignores_case: boo
 
 
 def _quoted(text: str) -> str:
-    r"""A text as a regular expression that is just this text: RE2 takes `\x{...}` for any character."""
+    r"""A regular expression that matches exactly this text: RE2 accepts `\x{...}` for any character."""
     return "".join(char if char.isalnum() and char.isascii() else rf"\x{{{ord(char):x}}}" for char in text)
 
 
@@ -236,7 +235,7 @@ def _decoded(data: bytes) -> str | None:
 
 
 def _strings(texts: Sequence[str | None]) -> pa.Array:
-    """Half a surrogate pair, which JSON can hold, is not text for Arrow: it is replaced."""
+    """Lone surrogates, which JSON can contain, are invalid text in Arrow: they are replaced."""
     return pa.array([None if text is None else text.encode("utf-8", "replace").decode() for text in texts], pa.string())
 
 

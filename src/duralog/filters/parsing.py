@@ -1,4 +1,4 @@
-r"""Conditions as people type them.
+r"""Parses conditions in the language of the console's search.
 
     expression  alternative ("or" alternative)*
     alternative term ("and" term)*
@@ -62,7 +62,7 @@ class _Token(NamedTuple):
     kind: str
     """`string`, `mark`, `word`, `path` or `end`."""
     text: str
-    """As it is written."""
+    """As written."""
     position: int
     path: Path = ()
 
@@ -192,9 +192,7 @@ class _Parser:
         place = self._next
         operator = self._operator()
         if operator in _ORDERING:
-            raise FilterError(
-                f"{field} is text: it is compared by =, !=, contains and matches", self._text, place.position
-            )
+            raise FilterError(f"{field} is text: compare it by =, !=, contains or matches", self._text, place.position)
         if operator is Operator.EXISTS and field is not Field.ANYWHERE:
             return Text(field=field, header=header, operator=operator)
         token = self._operand(operator)
@@ -229,21 +227,21 @@ class _Parser:
         return found
 
     def _check(self, condition: Text | Json, token: _Token) -> None:
-        """What RE2 has to understand. REQUIRES: `token` is the operand."""
+        """Check that RE2 accepts the pattern. REQUIRES: `token` is the operand."""
         if not condition.ignores_case and condition.operator is not Operator.MATCHES:
             return
         operand = condition.operand
         try:
             text = operand.decode() if isinstance(operand, bytes) else str(operand).encode().decode()
         except UnicodeError:
-            raise FilterError("half a surrogate pair is not text", self._text, token.position) from None
+            raise FilterError("a lone surrogate is not text", self._text, token.position) from None
         why = why_not_a_pattern(text) if condition.operator is Operator.MATCHES else None
         if why is not None:
             raise FilterError(f"not a regular expression of RE2: {why}", self._text, token.position)
 
 
 def why_not_a_pattern(pattern: str) -> str | None:
-    """What RE2 says about it; None if it is one."""
+    """RE2's error; None for a valid pattern."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Records as Python objects, one after the other: those of them that match."""
+"""Filters a stream of records as Python objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Placed = tuple[str, int, Record]
 def matching(
     found: Iterable[Placed], condition: Condition, *, is_live: bool, on_read: Callable[[Placed], None]
 ) -> Iterator[Placed]:
-    """Those for which it holds, in their order. With `is_live`, each record is looked at as it comes.
+    """The matching records, in order. With `is_live`, each record is checked when it arrives.
 
     `on_read` is called with every record that is read.
     """

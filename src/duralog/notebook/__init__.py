@@ -1,1 +1,1 @@
-"""How stores, logs and reports look in a notebook."""
+"""The HTML views of stores, logs and reports in notebooks."""

@@ -1,7 +1,7 @@
 """Values as small HTML tables and strips of blocks, for notebooks.
 
-All text is escaped, and characters that are not printable are shown as escapes. A long table shows its first rows, and
-how many more there are. Nothing is loaded for it: a strip is a row of coloured blocks, without a script.
+All text is escaped, and characters that are not printable are shown as escapes. A long table shows its first rows and
+the number of the others. Nothing external is loaded: a strip is a row of coloured blocks, without a script.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def table_html(
     number_mark: str = ' style="text-align: right"',
     text_mark: str = ' style="text-align: left"',
 ) -> str:
-    """Cells as they are to be shown. `numbers` are the columns that stand to the right.
+    """A table of cells. `numbers` are the columns that are aligned to the right.
 
     The alignment is an attribute of each cell: the style of a notebook would align all of them to the right.
     """
@@ -46,7 +46,7 @@ def captioned(
     *,
     picture: str = "",
 ) -> str:
-    """A title, a few words, a picture if there is one, a table of the first rows, and how many more there are."""
+    """A title, a summary, an optional picture, a table of the first rows, and the number of the others."""
     words = f" &nbsp;{shown(text)}" if text else ""
     more = f"<div>and {len(rows) - MOST_ROWS:,} more</div>" if len(rows) > MOST_ROWS else ""
     table = table_html(columns, rows[:MOST_ROWS], numbers) if rows else ""
@@ -55,7 +55,7 @@ def captioned(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of a strip: as wide as its size, with `text` where the pointer rests."""
+    """One block of a strip, as wide as its size; `text` is its tooltip."""
 
     size: int
     text: str
@@ -65,7 +65,7 @@ class Block:
 def strip_html(blocks: Sequence[Block], *, of_size: int | None = None) -> str:
     """Blocks side by side, each as wide as its part of `of_size`, by default of all of them.
 
-    Those that are too many to be seen are joined: the last block then stands for the rest, in the colour of its first.
+    If there are too many, the last block stands for the rest, in the colour of its first.
     """
     whole = max(of_size if of_size is not None else sum(block.size for block in blocks), 1)
     if len(blocks) > MOST_BLOCKS:
@@ -81,7 +81,7 @@ def strip_html(blocks: Sequence[Block], *, of_size: int | None = None) -> str:
 
 
 def shown(text: str) -> str:
-    """Text of any origin, escaped."""
+    """Untrusted text, escaped."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return escape(text)

@@ -1,8 +1,8 @@
 """A store, a log and their reports as HTML for a notebook: the `_repr_html_` of each calls this.
 
-It shows what is known already, or found by listing a folder: no log is read. Text from a disk is escaped. Above a table
-there is a picture where one says more than numbers: the sizes of topics, the segments of a log, what a compaction left,
-and which partitions have findings.
+A view shows facts in memory, or from listing a folder: no log is read. Text from a disk is escaped. Some tables have a
+picture above them: the sizes of topics, the segments of a log, the result of a compaction, and partitions with
+findings.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
 
 
 def log_html(log: ReadableLog) -> str:
-    """The newest segments last; of many, the first and the last."""
+    """The segments, the newest last; if there are many, the first and the last ones."""
     names = ("segment", "up to", "size", "newest record", "")
     view = log.view
     segments = view.infos()
@@ -163,7 +163,7 @@ def partition_report_html(report: PartitionReport) -> str:
 
 
 def verification_html(path: str, reports: Sequence[PartitionReport], errors: int) -> str:
-    """Those with findings come first. `errors` are all, also those of the directory itself."""
+    """Partitions with findings come first. `errors` counts all findings, including those of the directory."""
     reports = sorted(reports, key=lambda report: -report.error_count)
     if not reports:
         verdict = "not run yet"

@@ -1,4 +1,4 @@
-"""What `compact` did, or would do: for each partition what the store reports of a compaction, and totals."""
+"""The report of `compact`: the store's report for each partition, and totals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LogSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCompaction:
-    """What became of one partition. Either there is a report, or a failure."""
+    """The result of one partition: either a report, or a failure."""
 
     partition: TopicPartition
     form: CompactionForm | None = None
@@ -52,7 +52,7 @@ class PartitionCompaction:
     report: CompactionReport | None = None
     failure: str | None = None
     before: LogSize | None = None
-    """Of the whole log, by threads."""
+    """The size of the whole log; on threads only."""
     after: LogSize | None = None
 
     @property
@@ -102,7 +102,7 @@ class CompactReport:
         return not self.failures and not self.has_lost_topics and not any(found.is_damaged for found in self.partitions)
 
     def totals(self) -> dict[str, int]:
-        """Sums over all partitions, of what was compacted."""
+        """Sums over all compacted partitions."""
         done = [report for report in self.reports if report.rounds]
         sums = {name: sum(getattr(report, name) for report in done) for name in _SUMS}
         return {

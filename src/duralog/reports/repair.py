@@ -1,4 +1,4 @@
-"""What `repair` did to a log directory, or would do."""
+"""The report of `repair`: the changes of a log directory, done or planned."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class RepairReport:
     path: str
     dry_run: bool
     repairs: Sequence[PartitionRepair]
-    """Of all partitions that were checked, also the sound ones."""
+    """The results of all checked partitions, including sound ones."""
     actions: Sequence[Action]
     """On the files of the directory itself."""
     left: Sequence[CorruptRecord]
-    """What is wrong with the directory and cannot be repaired here."""
+    """Findings of the directory that `repair` cannot fix."""
     seconds: float
 
     @property
@@ -44,7 +44,7 @@ class RepairReport:
         }
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """A row for each action; also for what is still wrong (`kind` is `left`) or failed (`failure`)."""
+        """A row for each action, for each finding that is left (`kind` is `left`), and for each failure (`failure`)."""
         return spark.createDataFrame(list(self._rows()), ACTIONS_SCHEMA)
 
     def _rows(self) -> Iterator[tuple[object, ...]]:

@@ -29,7 +29,7 @@ class RetainReport:
     configs: Mapping[TopicPartition, TopicConfig]
     """The configs in force for this run, of all partitions that were checked."""
     failures: Mapping[TopicPartition, str]
-    """Partitions whose segments stay, and why."""
+    """Partitions that could not be processed, and why."""
     seconds: float
     has_lost_topics: bool = False
     """On threads: a chosen partition is offline, its topic has no metadata. On Spark it is one of `failures`."""

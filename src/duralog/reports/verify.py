@@ -36,11 +36,11 @@ class VerifyReport:
     notes: Sequence[Note]
     totals: VerifiedTotals
     tasks: int = 0
-    """Of Spark; 0 on threads."""
+    """The number of Spark tasks; 0 on threads."""
 
     @classmethod
     def of(cls, verification: Verification, path: str, *, tasks: int = 0) -> VerifyReport:
-        """REQUIRES: all of it has run."""
+        """REQUIRES: the verification has finished."""
         return cls(
             path=path,
             partitions=verification.reports,
@@ -56,7 +56,7 @@ class VerifyReport:
 
     @property
     def all_errors(self) -> list[CorruptRecord]:
-        """Those of the partitions, then those of the directory."""
+        """The findings of the partitions, then those of the directory."""
         return [error for report in self.partitions for error in report.errors] + [*self.errors]
 
     @property
@@ -81,7 +81,7 @@ class VerifyReport:
         return spark.createDataFrame(list(self._finding_rows()), FINDINGS_SCHEMA)
 
     def partitions_frame(self, spark: SparkSession) -> DataFrame:
-        """A row for each partition: how much there is of it, and how much is wrong."""
+        """A row for each partition, with its counts and the number of findings."""
         names = [column.split()[0] for column in PARTITIONS_SCHEMA.split(",")]
         rows = [tuple(report.to_dict()[name] for name in names) for report in self.partitions]
         return spark.createDataFrame(rows, PARTITIONS_SCHEMA)

@@ -240,7 +240,7 @@ def rows_of(write: int, sync: int, append: int) -> list[Row]:
 def test_what_limits_a_log() -> None:
     assert what_limits_log(rows_of(1000 << 20, 100 << 20, 500 << 20)).startswith("The disk is the limit")
     sentence = what_limits_log(rows_of(1000 << 20, 800 << 20, 500 << 20))
-    assert sentence.startswith("The CPU is the limit: appends make 500 MiB/s, 50% of what this machine writes")
+    assert sentence.startswith("The CPU is the limit: appends write 500 MiB/s, 50% of what this machine writes")
     assert ", as much as this machine writes" in what_limits_log(rows_of(400 << 20, 800 << 20, 500 << 20))
 
 

@@ -87,7 +87,7 @@ def test_verify_takes_storage_options_with_both_engines(nodes):
     assert run("verify", *nodes, "--storage-option", "region=x").exit_code != 2
     result = run("verify", *nodes, "--master", "local[2]")
     assert result.exit_code == 2
-    assert "--master goes with --engine spark" in result.stderr
+    assert "--master needs --engine spark" in result.stderr
 
 
 def test_a_manifest_names_the_directories(nodes, tmp_path):

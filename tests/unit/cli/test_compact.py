@@ -95,7 +95,7 @@ def test_lines(directory: CompactedDirectory) -> None:
     assert cells[:3] == ["orders-0", "32", "5"]
     assert cells[-4:] == ["2", "-", "-", "1"]
     assert lines[2] == "# carts-0: nothing can be compacted from offset 0 on: the active segment starts at offset 0"
-    assert lines[-1].startswith("1 partition compacted, 1 with nothing to do; 27 of 32 records went, ")
+    assert lines[-1].startswith("1 partition compacted, 1 with nothing to do; 27 of 32 records removed, ")
     again = compact(directory.path).stdout.splitlines()
     assert again[-1] == "0 partitions compacted, 2 with nothing to do"
     assert compact("-q", directory.path).stdout == ""

@@ -306,7 +306,7 @@ def test_horizons(directory: CompactedDirectory) -> None:
     text = "\n".join(lines_of(path))
     assert "tombstones    1 batch has a delete horizon\n" in text
     assert "then          2 batches have a delete horizon\n" in text
-    assert "1 batch may go from " in text
+    assert "1 batch may be removed from " in text
     late = explain(path, "--now", horizon)
     assert late["delete_horizons"]["passed_batches"] == 1
     assert late["would"]["expired_tombstones"] == 1
@@ -395,7 +395,7 @@ def test_lines(directory: CompactedDirectory) -> None:
     lines = lines_of(path)
     assert lines[0].startswith("orders-0: due: ")
     labels = [line.split("  ")[0] for line in lines[1:] if line and not line.startswith((" ", "#"))]
-    assert labels[:-2] == ["log", "new", "limit", "would go", "segments", "tombstones", "then", "map"]
+    assert labels[:-2] == ["log", "new", "limit", "removable", "segments", "tombstones", "then", "map"]
     assert "1 tombstone past the delete horizon" in "\n".join(lines)
     assert lines[-2].startswith("1 partition: 1 due; compaction would free ")
     assert run("--explain", "-q", path).stdout == ""

@@ -158,7 +158,7 @@ def test_zsh(directory: Path, environment: dict[str, str], tmp_path: Path) -> No
 
 def test_meanings_stand_behind_a_tab(environment: dict[str, str]) -> None:
     lines = answer("duralog verify --jso", environment).stdout.splitlines()
-    assert lines == ["--json\tOne JSON object a line, and nothing else."]
+    assert lines == ["--json\tOne JSON object per line, and nothing else."]
 
 
 def test_an_answer_loads_nothing_heavy(directory: Path, environment: dict[str, str]) -> None:

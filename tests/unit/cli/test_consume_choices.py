@@ -77,8 +77,8 @@ def test_dash_f_still_follows(data: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_format_is_the_only_style(data: str) -> None:
     assert "give one of --values, --json and --format" in consume(data, "-t", "orders", "-f", "%s", "--json", code=2)
-    assert "%x in '%x' stands for nothing: there are %t %p" in consume(data, "-t", "orders", "-f", "%x", code=2)
-    assert "% in 'x%' stands for nothing" in consume(data, "-t", "orders", "-f", "x%", code=2)
+    assert "%x in '%x' is unknown: there are %t %p" in consume(data, "-t", "orders", "-f", "%x", code=2)
+    assert "% in 'x%' is unknown" in consume(data, "-t", "orders", "-f", "x%", code=2)
 
 
 def test_what_a_format_writes() -> None:
@@ -137,4 +137,4 @@ def test_a_condition_that_cannot_be_read(data: str) -> None:
     assert "--where: expected a text or a number after >, found the end (at character 6)" in consume(
         data, "-t", "orders", "--where", "$.a >", code=2
     )
-    assert "give no --group" in consume("localhost:1", "-t", "orders", "--where", "x", "--group", "g", code=2)
+    assert "leave out --group" in consume("localhost:1", "-t", "orders", "--where", "x", "--group", "g", code=2)

@@ -47,21 +47,21 @@ def test_the_alias_has_the_options_of_the_command(command: str) -> None:
 
 @every_command
 def test_options_of_the_other_engine_are_refused(command: str, tmp_path: Path) -> None:
-    assert "--master goes with --engine spark, and this is --engine threads" in told(
+    assert "--master needs --engine spark, not --engine threads" in told(
         command, tmp_path, "--master", "local"
     )
-    assert "--conf goes with --engine spark" in told(command, tmp_path, "--conf", "a=b")
+    assert "--conf needs --engine spark" in told(command, tmp_path, "--conf", "a=b")
     if "--threads" in options(command):
-        assert "--threads goes with --engine threads" in told(command, tmp_path, "--engine", "spark", "--threads", "2")
+        assert "--threads needs --engine threads" in told(command, tmp_path, "--engine", "spark", "--threads", "2")
     assert "--engine: 'dask' is none of threads, spark" in told(command, tmp_path, "--engine", "dask")
 
 
 def test_what_only_threads_can_do_is_refused_on_spark(tmp_path: Path) -> None:
     on_spark = ("--engine", "spark")
-    assert "--explain goes with --engine threads" in told("compact", tmp_path, *on_spark, "--explain")
-    assert "--partition goes with --engine threads" in told("stats", tmp_path, *on_spark, "-p", "0")
-    assert "--html goes with --engine threads" in told("stats", tmp_path, *on_spark, "--html", "x.html")
-    assert "--shuffled goes with --engine spark" in told("compact", tmp_path, "--rounds")
+    assert "--explain needs --engine threads" in told("compact", tmp_path, *on_spark, "--explain")
+    assert "--partition needs --engine threads" in told("stats", tmp_path, *on_spark, "-p", "0")
+    assert "--html needs --engine threads" in told("stats", tmp_path, *on_spark, "--html", "x.html")
+    assert "--shuffled needs --engine spark" in told("compact", tmp_path, "--rounds")
     assert "is a URL" in told("verify", "s3://bucket/logs")
 
 

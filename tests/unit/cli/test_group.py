@@ -159,12 +159,12 @@ def test_a_plan_is_shown_and_nothing_is_changed(directory: Path) -> None:
     asked = ("reset", directory, "-g", "readers", "-t", "plain", "--to-offset", 9_999)
     shown = run(*asked).stdout.splitlines()
     assert shown == [
-        "plain-0: would go from 3000 to 6001",
+        "plain-0: would be reset from 3000 to 6001",
         "# plain-0: offset 9999 is not in the partition: 6001 is the nearest",
-        "# nothing was changed: this is the plan; --execute carries it out",
+        "# nothing was changed: this is the plan; --execute applies it",
     ]
     assert run(*asked, "--dry-run").stdout.splitlines() == shown[:2]
-    assert run(*asked, "--execute").stdout.splitlines()[0] == "plain-0: goes from 3000 to 6001"
+    assert run(*asked, "--execute").stdout.splitlines()[0] == "plain-0: reset from 3000 to 6001"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_plans_go_to_a_file_and_back(directory: Path, tmp_path: Path) -> None:
     plan.write_text('"readers", plain ,0,7\n\nothers,plain,0,8\n')
     assert [told["to"] for told in objects(*one, "--from-file", plan)] == [7]
     told = run(*everything, "--from-file", plan, "--execute").stdout.splitlines()
-    assert told == ["readers: plain-0: goes from 3001 to 7", "others: plain-0: goes from nothing to 8"]
+    assert told == ["readers: plain-0: reset from 3001 to 7", "others: plain-0: reset from nothing to 8"]
 
 
 @pytest.mark.parametrize(

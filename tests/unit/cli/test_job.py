@@ -70,8 +70,8 @@ def test_masters_that_spark_does_not_know_are_refused_before_it_is_started(maste
     ("said", "told"),
     [
         ("org.apache.spark.SparkException: no cores\n\tat org.apache.spark", "SparkException: no cores\n"),
-        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Java did not start. It has to be 17 or newer"),
-        ("Cannot call methods on a stopped SparkContext.", "the session was ended before it began"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "Java did not start. Install Java 17 or newer"),
+        ("Cannot call methods on a stopped SparkContext.", "the session ended before it began"),
     ],
 )
 def test_spark_that_does_not_start(

@@ -164,7 +164,7 @@ def test_lines(store: Path) -> None:
     lines = retain("-n", "-t", "plain", "--retention-bytes", 1_100_000, "--retention-ms", -1, store).stdout.splitlines()
     assert lines[0].split() == ["partition", "base_offset", "end_offset", "bytes", "policy", "why"]
     assert lines[1].startswith("plain-0              0        3229  1,045,518  retention.bytes")
-    assert lines[-1] == "1 segment of 1 partition would go, 1021 KiB would be freed; 1 partition checked"
+    assert lines[-1] == "1 segment of 1 partition would be deleted, 1021 KiB would be freed; 1 partition checked"
     lines = retain("-n", "-t", "plain", "--retention-ms", -1, store).stdout.splitlines()
     assert lines[-1] == "no segment expires, 0 B would be freed; 1 partition checked"
     assert retain("-q", "-n", store).stdout == ""

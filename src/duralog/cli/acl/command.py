@@ -89,7 +89,7 @@ Pattern = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="NAME",
-        help="What the names are: literal or prefixed; to list or remove also any or match.",
+        help="How names match: literal or prefixed; to list or remove also any or match.",
         rich_help_panel=WHICH,
     ),
 ]
@@ -118,7 +118,7 @@ Denied = Annotated[
     typer.Option(
         "--deny-principal",
         metavar="NAME",
-        help="Who is denied, as User:NAME; this wins. May be given again.",
+        help="Who is denied, as User:NAME; overrides allowed. May be given again.",
         rich_help_panel=WHAT,
         callback=_texts,
     ),
@@ -146,7 +146,7 @@ DeniedHosts = Annotated[
 Producer = Annotated[
     bool,
     typer.Option(
-        "--producer", help="What a producer of the topics needs, in place of --operation.", rich_help_panel=WHAT
+        "--producer", help="What a producer of the topics needs, instead of --operation.", rich_help_panel=WHAT
     ),
 ]
 Consumer = Annotated[
@@ -184,7 +184,7 @@ def list_acls(
 ) -> None:
     """List access control entries.
 
-    All of them, or those of single resources. --resource-pattern-type match finds every entry that applies to a name:
+    All entries, or those of some resources. --resource-pattern-type match finds every entry that applies to a name:
     literal, prefixed and *. Nothing is changed.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
@@ -228,8 +228,8 @@ def add_acls(
 ) -> None:
     """Add access control entries.
 
-    One for each resource, principal, host and operation. Without --operation: all. Entries that exist already stay as
-    they are. A broker checks them if authorizer.class.name is set.
+    Adds one for each resource, principal, host and operation. Without --operation: all. Existing entries are kept. A
+    broker checks them if authorizer.class.name is set.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -275,8 +275,8 @@ def remove_acls(
 ) -> None:
     """Remove access control entries.
 
-    Those of the named resources. Principals, hosts and operations narrow the choice; without them, all entries of the
-    resources are removed. The removed entries are shown.
+    Removes those of the named resources. Principals, hosts and operations narrow the choice; without them, all entries
+    of the resources are removed. The removed entries are shown.
 
     Exit code: 0 done, 1 it could not be done or was not wanted, 2 wrong usage, 130 interrupted.
     """

@@ -1,4 +1,6 @@
-"""From the options of `duralog acl` to entries and filters, by the rules of `kafka-acls`, and to lines and objects."""
+"""Converts the options of `duralog acl` to entries and filters, by the rules of `kafka-acls`, and entries to lines and
+objects.
+"""
 
 from __future__ import annotations
 

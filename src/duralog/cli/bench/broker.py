@@ -32,7 +32,7 @@ _ANSWER_SECONDS = 60.0
 _QUEUE_RECORDS = 20_000
 _QUEUE_BYTES = 32 << 20
 _TIMED_EVERY = 16
-"""A callback for every record would measure Python."""
+"""A callback for every record would mostly measure Python."""
 _SHORTEST_FOR_ALL = 10_000
 """With fewer records than this, each one is timed."""
 _AT_ONCE = 1_000
@@ -85,7 +85,7 @@ def _own_topic(topics: BrokerTopics, load: BrokerLoad) -> Iterator[str]:
         try:
             topics.delete(topic)
         except BaseException:
-            say(f"the topic {topic} may still be there: duralog topic delete HOST:PORT --topic {topic}")
+            say(f"the topic {topic} may still exist: duralog topic delete HOST:PORT --topic {topic}")
             raise
 
 
@@ -218,7 +218,7 @@ def _consume(address: str, topic: str, load: BrokerLoad, records: int, advance: 
     finally:
         consumer.close()
     if got < records and load.acks != "0":
-        raise DuralogError(f"{address}: of {records:,} records, only {got:,} came back")
+        raise DuralogError(f"{address}: consumed only {got:,} of {records:,} records")
     return Row(
         of=BROKER,
         name="consume",

@@ -66,7 +66,7 @@ def bench(
 ) -> None:
     """Measure this machine and the log on it, or a broker.
 
-    On a directory, or where temporary files go: how fast the machine writes, reads and checks bytes, and next to it how
+    On a directory, by default the one for temporary files: how fast the machine writes, reads and checks bytes, and how
     fast the log appends, reads, verifies, recovers and compacts. Existing topics are not touched: it works in a scratch
     folder, which is removed at the end. On a broker: rates and latencies of producing and consuming, in a temporary
     topic. No Kafka is needed. To compare with Kafka and other systems, use make bench of the repository.

@@ -132,14 +132,14 @@ def what_limits_log(rows: Sequence[Row]) -> str:
     taken, made = size_text(int(durable.bytes_per_second)), size_text(int(append.files_per_second))
     if durable.bytes_per_second < append.files_per_second:
         return (
-            f"The disk is the limit in the long run: it takes {taken}/s for good, appends make {made}/s as long as"
-            " the page cache has room."
+            f"The disk is the limit in the long run: it takes {taken}/s permanently, appends write {made}/s until the"
+            " page cache is full."
         )
     share = share_of_limit(append, rows) or 0
     near = f"{share:.0%} of what" if share < 1 else "as much as"
     return (
-        f"The CPU is the limit: appends make {made}/s, {near} this machine writes to its page cache; the disk would"
-        f" take {taken}/s for good."
+        f"The CPU is the limit: appends write {made}/s, {near} this machine writes to its page cache; the disk would"
+        f" take {taken}/s permanently."
     )
 
 
@@ -148,10 +148,10 @@ def what_limits_broker(rows: Sequence[Row]) -> str:
     busy = row.cpu_seconds / row.seconds if row.seconds else 0
     if busy > _BUSY:
         return (
-            f"This client is the limit: it computed for {busy:.0%} of the time. The broker can take more, from several"
-            " clients; larger records and batches make more of one."
+            f"This client is the limit: it computed for {busy:.0%} of the time. Several clients can load the broker"
+            " more; larger records and batches make one client faster."
         )
     return (
         f"The broker, its disk or the network is the limit: this client computed for {busy:.0%} of the time and waited"
-        " for answers for the rest."
+        " for responses for the rest."
     )

@@ -45,14 +45,14 @@ def scratch_folder(directory: str | None, needed_bytes: int) -> Iterator[str]:
 
 def place_for(directory: str) -> str:
     if not os.path.isdir(directory):
-        raise DuralogError(f"{directory}: there is no such directory: make it first, or leave it out")
+        raise DuralogError(f"{directory}: there is no such directory: create it first, or leave it out")
     if not LogDirectory(LocalFileSystem(), directory).has_logs():
         return directory
     parent = os.path.dirname(os.path.realpath(directory))
     if os.stat(parent).st_dev != os.stat(directory).st_dev or not os.access(parent, os.W_OK):
         raise DuralogError(
-            f"{directory} is a log directory, which is left alone, and no folder can be created next to it on its disk:"
-            " give an empty folder on that disk"
+            f"{directory} is a log directory, where nothing may be created, and no folder can be created next to it "
+            f"on its disk: give an empty folder on that disk"
         )
     return parent
 

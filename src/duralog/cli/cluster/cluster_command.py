@@ -30,7 +30,7 @@ MoreData = Annotated[
         "--data",
         "-d",
         metavar="DIR",
-        help="A directory, in place of the arguments; may be given again.",
+        help="A directory, instead of the arguments; may be given again.",
         rich_help_panel=WHERE,
     ),
 ]

@@ -1,4 +1,4 @@
-"""`duralog cluster heal`: give damaged and short copies what the others have."""
+"""`duralog cluster heal`: fill damaged and short copies with batches of the others."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def heal(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Give damaged and short copies what the others have.
+    """Fill damaged and short copies with batches of the others.
 
-    Missing batches come from the copy that counts, byte for byte, and damaged bytes go to quarantine. A copy that has
-    diverged is truncated as Kafka does it. Copies that are sound are not touched. No broker may have the directories
-    open; those in object stores are only read. If it is interrupted, run it again.
+    Missing batches come from the copy that counts, byte for byte, and damaged bytes go to quarantine. A diverged copy
+    is truncated, as in Kafka. Sound copies are not touched. No broker may have the directories open; those in object
+    stores are only read. If it is interrupted, run it again.
 
-    Exit code: 0 all copies are well now, or would be; 1 something is left; 2 wrong usage; 130 interrupted.
+    Exit code: 0 all copies are sound now, or would be; 1 something is left; 2 wrong usage; 130 interrupted.
     """
     paths = paths_given(directories, data)
     storage_options = named_values("--storage-option", storage_option)

@@ -1,7 +1,7 @@
 """The page of `duralog cluster verify --html`: a picture of all copies, then what is wrong with them.
 
-The picture has a row for each partition and a column for each node. Partitions with findings come first; of very many,
-the rest is left out. A mark stands for a copy, and its colour for the worst that is wrong with it.
+The picture has a row for each partition and a column for each node. Partitions with findings come first; beyond a
+limit, the rest is left out. Each mark is a copy; its colour shows the worst finding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATES = {
     OTHER: "has another history",
     DAMAGED: "is damaged, has holes, or is missing",
 }
-"""In this order, each is worse than the ones before."""
+"""In ascending severity."""
 _OF_FINDING = {"lag": SHORT, "cut": SHORT, "divergence": OTHER, "other-topic": OTHER, "stray": OTHER}
 """All other findings are damage."""
 _RANKS = {state: rank for rank, state in enumerate(STATES)}
@@ -62,7 +62,7 @@ def cluster_page(report: ClusterVerifyReport, where: str, now_ms: int) -> str:
     if findings:
         sections.append(Section("Findings", _shown(findings), table=_table(findings), table_is_open=True))
     if notes:
-        sections.append(Section("Notes", "Good to know, and not wrong.", table=_table(notes)))
+        sections.append(Section("Notes", "For information: nothing is wrong.", table=_table(notes)))
     when = format_time(now_ms)[:19].replace("T", " ")
     subtitle = f"Compared by duralog cluster verify on {when} UTC, every batch of every copy: {printable(where)}"
     return page("The copies of a cluster", subtitle, tiles, sections)

@@ -50,7 +50,7 @@ def restore(
         typer.Option(
             "--to",
             metavar="DIR",
-            help="The new directory: a path where nothing is yet.",
+            help="The new directory: it must not exist, or be empty.",
             show_default=False,
             rich_help_panel=WHERE_TO,
         ),
@@ -88,10 +88,10 @@ def restore(
 
     Records keep offsets and timestamps, topics their ids and configs, groups their committed offsets. Each partition
     comes from the copy that counts, and from others where that is damaged. The result is read again and compared. The
-    directory gets its name when it is complete; if a restore is interrupted, run it again. The sources are only read.
+    directory gets its name when it is complete. If a restore is interrupted, run it again. The sources are only read.
 
-    Exit code: 0 restored and proven, or it would be, with --accept-loss also what is left; 1 offsets are lost or an
-    error; 2 wrong usage; 130 interrupted.
+    Exit code: 0 restored and verified, or it would be; with --accept-loss also without the lost offsets; 1 offsets are
+    lost or an error; 2 wrong usage; 130 interrupted.
     """
     paths = paths_given(directories, data)
     storage_options = named_values("--storage-option", storage_option)

@@ -49,7 +49,7 @@ def compact(
     ] = False,
     roll: Annotated[
         bool,
-        typer.Option("--roll", help="Begin new segments first: the active one is compacted, too.", rich_help_panel=HOW),
+        typer.Option("--roll", help="Start new segments first: the active one is compacted, too.", rich_help_panel=HOW),
     ] = False,
     min_dirty_ratio: Annotated[
         float | None,
@@ -68,8 +68,8 @@ def compact(
         bool | None,
         typer.Option(
             "--shuffled/--rounds",
-            help="Logs with more keys than fit into a map: by many tasks at once, or round after round."
-            " --shuffled does so with all logs.",
+            help="Compact logs with more keys than fit into a map by many tasks at once, or in rounds. --shuffled does"
+            " so with all logs.",
             show_default=False,
             rich_help_panel=SPARK,
         ),
@@ -104,12 +104,12 @@ def compact(
     master: Master = DEFAULT_MASTER,  # noqa: ARG001
     conf: Conf = None,  # noqa: ARG001
 ) -> None:
-    """Compact compacted topics, or explain why it does not happen.
+    """Compact compacted topics, or explain why none is compacted.
 
-    Only the last record of each key stays. It does what Kafka's log cleaner does, however little is new, and continues
-    where the cleaner stopped. With --dry-run or --explain nothing is changed and the directory may be in use; without
-    them, no broker may have it open. On Spark, small partitions share a task, and many tasks share one that has too
-    many keys.
+    Only the last record of each key stays. It does the work of Kafka's log cleaner, even if little is new, and
+    continues where the cleaner stopped. With --dry-run or --explain nothing is changed and the directory may be in use;
+    without them, no broker may have it open. On Spark, small partitions share a task, and a partition with too many
+    keys is divided among many tasks.
 
     Exit code: 0 done, 1 a partition could not be compacted or read, or is damaged, 2 wrong usage, 130 interrupted.
     """

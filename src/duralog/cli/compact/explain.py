@@ -1,4 +1,6 @@
-"""Runs `duralog compact --explain`: for each log what is new, what would be removed, what prevents it, what to do."""
+"""Runs `duralog compact --explain`: for each log what is new, what would be removed, what prevents it, and what to
+do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `duralog compact --explain` has found out about a log, in lines for people."""
+"""The lines of `duralog compact --explain` for one log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ExplanationText:
 
     heading: str
     facts: Sequence[tuple[str, str]]
-    """Labels, empty where it is that of the line above, and what there is to say."""
+    """Labels and texts; the label is empty if it is that of the line above."""
     damage: Sequence[str]
     advice: Sequence[str]
 
@@ -116,7 +116,7 @@ def _gains(explanation: Explanation, report: CompactionReport) -> Iterator[tuple
     freed = report.bytes_before - report.bytes_after
     in_part = "" if report.end_offset >= report.end else f", in the first round, up to offset {report.end_offset}"
     yield (
-        "would go",
+        "removable",
         f"{gone:,} of {plural(report.records_before, 'record')}, {size_text(freed)} of"
         f" {size_text(report.bytes_before)}{in_part}",
     )
@@ -130,7 +130,7 @@ def _gains(explanation: Explanation, report: CompactionReport) -> Iterator[tuple
     )
     for count, words in reasons:
         if count:
-            yield "would go", words
+            yield "removable", words
 
 
 def _segments(groups: Sequence[SegmentGroup], report: CompactionReport) -> Iterator[tuple[str, str]]:
@@ -155,9 +155,9 @@ def _horizons(label: str, horizons: DeleteHorizons, now_ms: int) -> Iterator[tup
     yield label, f"{plural(horizons.batches, 'batch')} {'have' if many else 'has'} a delete horizon{passed}"
     times = sorted(horizons.by_time)
     for time_ms in times[:_MOST_LINES]:
-        yield label, f"{plural(horizons.by_time[time_ms], 'batch')} may go {_moment(time_ms, now_ms)}"
+        yield label, f"{plural(horizons.by_time[time_ms], 'batch')} may be removed {_moment(time_ms, now_ms)}"
     if len(times) > _MOST_LINES:
-        yield label, f"and so on, the last {_moment(horizons.latest_ms, now_ms)}"
+        yield label, f"and more, the last {_moment(horizons.latest_ms, now_ms)}"
 
 
 def _map(explanation: Explanation) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ _SUMMARY = (
     *("seconds", "freed_bytes"),
 )
 _MOST_IDLE = 8
-"""For no more logs than this it is shown why there is nothing to do."""
+"""The reasons why there is nothing to do are shown for at most this many logs."""
 
 
 def run_compact(request: CompactRequest, workers: Workers, screen: Screen) -> None:
@@ -51,8 +51,8 @@ def run_compact(request: CompactRequest, workers: Workers, screen: Screen) -> No
 
 def not_compacted(error: NotCompacted) -> InvalidConfig:
     return InvalidConfig(
-        f"{error}: --config cleanup.policy=compact treats it as if it were, for this run. Records without a key are"
-        " removed then: look with --explain first"
+        f"{error}: --config cleanup.policy=compact treats it as if it were, for this run. Records without a key are "
+        f"removed then: run --explain first"
     )
 
 
@@ -159,9 +159,9 @@ def _summary_line(compacted: CompactReport) -> str:
     line = ", ".join(words)
     if totals["compacted"]:
         gone = totals["records_before"] - totals["records_after"]
-        went = "would go" if is_dry_run else "went"
+        verb = "would be removed" if is_dry_run else "removed"
         line += (
-            f"; {gone:,} of {plural(totals['records_before'], 'record')} {went},"
+            f"; {gone:,} of {plural(totals['records_before'], 'record')} {verb},"
             f" {size_text(totals['freed_bytes'])} freed in {compacted.seconds:.2f} s"
         )
     return line

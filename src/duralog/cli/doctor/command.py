@@ -86,7 +86,9 @@ def all_checks(machine: Machine, directory: str | None) -> Iterator[Check]:
 
 
 def write_checks(output: Output, checks: Sequence[Check], *, why: bool) -> None:
-    """A line for each, and under what is not well why that matters and what to change. Quiet: only what is not well."""
+    """A line for each check, and under warnings and failures the reason and what to change. With `quiet`, only
+    these.
+    """
     from duralog.cli.doctor.check import Level
     from duralog.cli.voice.terminal import shows_colours
 
@@ -115,7 +117,7 @@ def write_checks(output: Output, checks: Sequence[Check], *, why: bool) -> None:
 
 
 def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
-    """On a terminal, in lines that fit after the indent. Commands are copied: no word is broken."""
+    """On a terminal, in lines that fit after the indent. Commands are to be copied, so no word is broken."""
     if width is None or width - indent < _NARROWEST:
         return [text]
     hanging = " " * 5 if text.startswith(("why: ", "do:  ")) else ""

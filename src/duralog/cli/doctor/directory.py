@@ -41,7 +41,7 @@ _CLOSED = Subject(
     "closed", "after a clean stop the next start has nothing to check; after a crash it reads what was not flushed"
 )
 _CLOCK = Subject(
-    "clock", "retention.ms, lookups by time and timestamps that a client leaves out go by the clock of this machine"
+    "clock", "retention.ms, lookups by time and timestamps that a client leaves out use the clock of this machine"
 )
 
 

@@ -27,7 +27,7 @@ _NETWORK = {
 }
 _IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}
 _COPY_ON_WRITE = {
-    "btrfs": "chattr +C on the directory before its first file: what is rewritten in place does not fragment then",
+    "btrfs": "chattr +C on the directory before its first file: files that are rewritten in place then do not fragment",
     "zfs": "zfs set atime=off recordsize=1M primarycache=all: it has a cache besides the page cache",
 }
 
@@ -37,7 +37,7 @@ _FILE_SYSTEM = Subject(
 _MOUNT = Subject("mount options", "reads should not write access times, and fsync must reach the disk")
 _SPACE = Subject("space", "a full disk takes a log offline; compaction needs space for the segments that it writes")
 _INODES = Subject("inodes", "every segment has up to five files")
-_SYNC = Subject("fsync", "flushes, clean stops, topics and transactions wait for it, and it must be true")
+_SYNC = Subject("fsync", "flushes, clean stops, topics and transactions wait for it, and it must reach the disk")
 
 
 class Mount(NamedTuple):
@@ -95,18 +95,18 @@ def _file_system(mount: Mount) -> Check:
     found = f"{mount.kind} on {printable(mount.point)}"
     if mount.kind in _NETWORK:
         return _FILE_SYSTEM.warn(
-            f"{found}, from the network: locks and mapped files are not what they are on a disk",
+            f"{found}, from the network: locks and mapped files do not behave as on a local disk",
             "put the directory on a local disk, and copies of it on the network",
         )
     if mount.kind in _IN_MEMORY:
-        return _FILE_SYSTEM.warn(f"{found}: it is memory, and gone after a restart", "put the directory on a disk")
+        return _FILE_SYSTEM.warn(f"{found}: it is in memory, and lost after a restart", "put the directory on a disk")
     if mount.kind == "overlay":
         return _FILE_SYSTEM.warn(
-            f"{found}: the layer of a container, gone with it, and slow to append to",
+            f"{found}: the layer of a container, removed with it, and slow to append to",
             "mount a volume: docker run -v duralog:/var/lib/duralog",
         )
     if mount.kind in _COPY_ON_WRITE:
-        return _FILE_SYSTEM.warn(f"{found}, which writes changes elsewhere", _COPY_ON_WRITE[mount.kind])
+        return _FILE_SYSTEM.warn(f"{found}, which copies on write", _COPY_ON_WRITE[mount.kind])
     if mount.kind.startswith("fuse"):
         return _FILE_SYSTEM.warn(
             f"{found}: every call goes through another process", "put the directory on ext4 or xfs"
@@ -126,7 +126,7 @@ def _options(mount: Mount) -> Check:
         return _MOUNT.fail(f"{shown}: nothing can be appended", remount.format("rw"))
     if options & {"nobarrier", "barrier=0"}:
         return _MOUNT.warn(
-            f"{shown}: fsync returns before the disk has it; safe with a battery behind the disk's cache only",
+            f"{shown}: fsync returns before the data is on disk; safe only if the disk's cache has a battery",
             remount.format("barrier=1"),
         )
     if "sync" in options:
@@ -139,7 +139,9 @@ def _options(mount: Mount) -> Check:
     if not options & {"noatime", "relatime"}:
         return _MOUNT.warn(f"{shown}: every read writes the time of the file", remount.format("noatime"))
     if "data=writeback" in options:
-        return _MOUNT.ok(f"{shown}: a crash may leave old bytes at the end of a log, which recovery finds and cuts off")
+        return _MOUNT.ok(
+            f"{shown}: a crash may leave old bytes at the end of a log, which recovery detects and cuts off"
+        )
     return _MOUNT.ok(shown)
 
 

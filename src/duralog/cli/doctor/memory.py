@@ -23,14 +23,14 @@ _LEAST_BEFORE_WAITING = 128 << 20
 _LONGEST_EXPIRY_SECONDS = 60
 _MUCH_OF_A_LIMIT = 0.9
 
-_MEMORY = Subject("memory", "consumers read from memory as long as the page cache has room")
+_MEMORY = Subject("memory", "consumers read from memory as long as the page cache is large enough")
 _LIMIT = Subject("memory limit", "page cache counts against the limit of a container: below it, reads come from disk")
-_SWAP = Subject("swap", "a broker whose pages were swapped out answers in seconds instead of milliseconds")
+_SWAP = Subject("swap", "a broker whose pages were swapped out responds in seconds, not milliseconds")
 _DIRTY = Subject(
     "dirty pages",
-    "appended records wait there for the disk: write-back that begins late comes in bursts, and every flush waits",
+    "appended records wait there for the disk: late write-back comes in bursts, and every flush waits for it",
 )
-_EXPIRY = Subject("write-back", "what was appended and not flushed is lost with the power, up to this age")
+_EXPIRY = Subject("write-back", "a loss of power loses unflushed records up to this age")
 _MAPS = Subject("vm.max_map_count", "both indexes of every segment in use are mapped: more maps than this are refused")
 
 _SPARE_MAPS = 2_000
@@ -140,7 +140,7 @@ def _write_back(machine: Machine) -> Iterator[Check]:
     if seconds > _LONGEST_EXPIRY_SECONDS:
         yield _EXPIRY.warn(found, sysctl("vm.dirty_expire_centisecs=3000"))
     else:
-        yield _EXPIRY.ok(f"{found}; flush.messages and flush.ms make it less for a topic")
+        yield _EXPIRY.ok(f"{found}; flush.messages and flush.ms shorten it for a topic")
 
 
 def _maps(machine: Machine, segments: int) -> Iterator[Check]:

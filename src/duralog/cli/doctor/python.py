@@ -29,7 +29,7 @@ _EXTRA_MARK = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)[^"]*"')
 
 _PYTHON = Subject("python", "duralog and its compiled parts are made for CPython from 3.11 on, on 64 bits")
-_PACKAGES = Subject("packages", "what reads, checks and compresses a log is native code of these packages")
+_PACKAGES = Subject("packages", "native code of these packages reads, checks and compresses a log")
 _JAVA = Subject("java", "Spark runs on Java, from version 17 on")
 _WORKERS = Subject("PYSPARK_PYTHON", "Spark starts its Python workers with it: they need duralog, and the same Python")
 
@@ -144,7 +144,7 @@ def _workers(machine: Machine) -> Check:
 
 
 def _dotted(said: str) -> str:
-    return ".".join(re.findall(r"\d+", said)) or "of no known version"
+    return ".".join(re.findall(r"\d+", said)) or "of unknown version"
 
 
 def _holds(version: str, sign: str, bound: str) -> bool:
@@ -170,6 +170,6 @@ def _holds(version: str, sign: str, bound: str) -> bool:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The numbers of a version: `2.9.post0` is 2.9. What is before a release counts as the release."""
+    """The numbers of a version: `2.9.post0` is 2.9. A pre-release counts as its release."""
     match = re.match(r"\d+(?:\.\d+)*", version.rpartition("!")[2])
     return tuple(map(int, match[0].split("."))) if match else ()

@@ -1,4 +1,4 @@
-"""`duralog dump`: what is in the files of a log. This module is the command line; `run` does the work."""
+"""`duralog dump`: shows the contents of log files. This module is the command line; `run` does the work."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def dump(
         bool, typer.Option("--records", "-r", help="Show each record with its key and value.", rich_help_panel=WHAT)
     ] = False,
     summary: Annotated[
-        bool, typer.Option("--summary", "-s", help="Only count what is there, and check it.", rich_help_panel=WHAT)
+        bool, typer.Option("--summary", "-s", help="Only count and check.", rich_help_panel=WHAT)
     ] = False,
     verify: Annotated[
         bool,

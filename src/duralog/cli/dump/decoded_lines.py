@@ -46,7 +46,7 @@ class DecodedLines:
     def show(
         self, records: DecodedRecords, *, json_prefix: bytes, text_prefix: str = "| ", offset_width: int = 0
     ) -> bool:
-        """Whether anything of these records is decoded. If not, nothing is shown; the decoder has said why.
+        """Whether a key or value of these records is decoded. If not, nothing is shown; the decoder has reported why.
 
         `json_prefix` are the first fields of each object.
         """

@@ -62,7 +62,7 @@ class FileDecoders:
         for finding in (finding for each in planned for finding in each.findings):
             self._say_note(finding)
         if not planned:
-            raise SchemaError("there is no log to find out the format from")
+            raise SchemaError("there is no log to detect the format from")
         if any(other.schema(None) != planned[0].schema(None) for other in planned[1:]):
             raise SchemaError(
                 f"{', '.join(str(directory) for directory in topics)}: keys or values are of different types there:"

@@ -1,4 +1,4 @@
-"""One run of `duralog dump`: finds the files, opens each, and keeps what is wrong with one from ending the others."""
+"""One run of `duralog dump`: finds the files and opens each. An error in one file does not end the others."""
 
 from __future__ import annotations
 

@@ -107,17 +107,17 @@ def reset(
         bool, typer.Option("--export", help="Write the plan as CSV, for --from-file.", rich_help_panel=HOW)
     ] = False,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Carry out the plan. Without it, nothing is changed.", rich_help_panel=HOW)
+        bool, typer.Option("--execute", help="Apply the plan. Without it, nothing is changed.", rich_help_panel=HOW)
     ] = False,
     evict: Evict = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Plan a change of committed offsets; --execute does it.
+    """Plan a change of committed offsets; --execute applies it.
 
-    The group must have no members. Offsets are limited to the range of each partition. --execute needs the directory to
-    itself.
+    The group must have no members. Offsets are limited to the range of each partition. With --execute, no broker may
+    have the directory open.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -164,7 +164,7 @@ def reset(
         else:
             _write(output, done, execute=execute)
             if not execute and not dry_run and not as_json:
-                output.note("nothing was changed", "this is the plan; --execute carries it out")
+                output.note("nothing was changed", "this is the plan; --execute applies it")
         output.flush()
         for each in done:
             if each.failure is not None:
@@ -232,6 +232,6 @@ def _write(output: Output, done: list[GroupReset], *, execute: bool) -> None:
             place = printable(f"{offset.topic}-{offset.partition}")
             whose = f"{printable(each.group)}: " if len(done) > 1 else ""
             before = "nothing" if offset.before is None else offset.before
-            output.line(f"{whose}{place}: {'goes' if execute else 'would go'} from {before} to {offset.after}")
+            output.line(f"{whose}{place}: {'reset' if execute else 'would be reset'} from {before} to {offset.after}")
             if offset.wanted is not None:
                 output.note(place, f"offset {offset.wanted} is not in the partition: {offset.after} is the nearest")

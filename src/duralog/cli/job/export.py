@@ -83,13 +83,13 @@ def export(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Append what is new to tables, every record once.
+    """Append new records to tables, every record once.
 
     A table is TARGET/TOPIC, partitioned by date, the UTC day of the record's timestamp. A run continues where the
     last one ended; a run that failed adds nothing to the tables.
 
     With --value-format, values are columns by their schemas; new columns of the topic are added to the table. With
-    --unwrap debezium, each change event is a row of the database's columns, with __op for what happened to it.
+    --unwrap debezium, each change event is a row of the database's columns, with the operation in __op.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -135,7 +135,7 @@ def _write(output: Output, report: ExportReport) -> None:
         return
     for table in report.tables:
         for loss in table.lost:
-            output.damage(f"{loss}: gone before it was exported")
+            output.damage(f"{loss}: deleted before it was exported")
     names = ("topic", "records", "without date", "files", "read", "written", "table")
     rows = [
         (

@@ -1,4 +1,4 @@
-"""The options that the jobs share which write tables: where, in which format, and how to reach that place."""
+"""The options of jobs that write tables: the target, its format, and how to reach it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TableTarget = Annotated[
     str | None,
     typer.Argument(
         metavar="TARGET",
-        help="A folder, or s3://bucket/folder and the like. Each topic is a table of its own in it.",
+        help="A folder, or s3://bucket/folder and the like. Each topic becomes a table in it.",
         show_default=False,
     ),
 ]
@@ -66,7 +66,7 @@ IsolationChoice = Annotated[
     typer.Option(
         "--isolation",
         metavar="NAME",
-        help="read_committed, or read_uncommitted: also what was aborted or is undecided.",
+        help="read_committed, or read_uncommitted: also records of aborted and open transactions.",
         rich_help_panel=WHICH,
         autocompletion=isolation_levels,
         callback=_one_of("--isolation", ISOLATION_LEVELS),

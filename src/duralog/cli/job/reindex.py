@@ -1,4 +1,4 @@
-"""`duralog job reindex`: indexes built from the logs again. `duralog.spark.jobs.reindex` does the work."""
+"""`duralog job reindex`: rebuilds indexes from the logs. `duralog.spark.jobs.reindex` does the work."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def reindex(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Build all indexes from the logs again.
+    """Rebuild all indexes from the logs.
 
-    Offset, time and transaction indexes, those that are missing too. Logs are not touched. A partition whose log is
-    damaged stays as it is: duralog repair first. No broker may have the directory open.
+    Offset, time and transaction indexes, including missing ones. Logs are not touched. A partition with a damaged log
+    is left unchanged: run duralog repair first. No broker may have the directory open.
 
     Exit code: 0 done, 1 a log is damaged or something could not be read or written, 2 wrong usage, 130 interrupted.
     """

@@ -69,7 +69,7 @@ def snapshot(
         typer.Option(
             "--as-of",
             metavar="TIME",
-            help="Only what is before the first record with this timestamp or a later one.",
+            help="Only records before the first one with this timestamp or a later one.",
             show_default=False,
             rich_help_panel=WHICH,
         ),
@@ -79,7 +79,7 @@ def snapshot(
         typer.Option(
             "--as-of-offset",
             metavar="PARTITION=OFFSET",
-            help="Only what is before this offset, of the one --topic; may be given again.",
+            help="Only records before this offset of the one --topic; may be given again.",
             show_default=False,
             rich_help_panel=WHICH,
         ),
@@ -109,13 +109,13 @@ def snapshot(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Bring tables to the latest state of every key.
+    """Update tables to the latest state of every key.
 
-    A deleted key is not in it. A table is TARGET/TOPIC, for Parquet TARGET/TOPIC/snapshot-N. A run reads what is new
-    since the last one and merges it; the result is that of a full one.
+    Deleted keys are left out. A table is TARGET/TOPIC, for Parquet TARGET/TOPIC/snapshot-N. A run reads the records
+    since the last one and merges them; the result equals that of a full one.
 
-    With --value-format, values are columns by their schemas. With --unwrap debezium, the table is the one of the
-    database whose changes the topic has, now or --as-of a time.
+    With --value-format, values are columns by their schemas. With --unwrap debezium, the table is that of the database
+    whose changes the topic has, now or --as-of a time.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """

@@ -1,4 +1,6 @@
-"""`duralog job upgrade`: old message formats to the present one. `duralog.spark.jobs.upgrade` does the work."""
+"""`duralog job upgrade`: converts old message formats to the current one. `duralog.spark.jobs.upgrade` does the
+work.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +52,14 @@ def upgrade(
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
 ) -> None:
-    """Bring messages of format v0 and v1 to format v2.
+    """Convert messages of format v0 and v1 to format v2.
 
-    Offsets and timestamps stay; so does each message's codec, unless --codec gives another. A digest of all records
-    (offset, timestamp, key, value) is made before and after: a segment is replaced only if they are the same.
-    Damaged segments stay as they are: duralog repair first. No broker may have the directory open.
+    Offsets and timestamps are kept; so is each message's codec, unless --codec gives another. A digest of all records
+    (offset, timestamp, key, value) is computed before and after: a segment is replaced only if both are equal. Damaged
+    segments are left unchanged: run duralog repair first. No broker may have the directory open.
 
-    Exit code: 0 all is of format v2 now, or would be; 1 something is left or failed; 2 wrong usage; 130 interrupted.
+    Exit code: 0 everything has format v2 now, or would have; 1 something is left or failed; 2 wrong usage; 130
+    interrupted.
     """
     path = directory_given(path, data)
     with errors_shown(), names_checked(path, topic, partition):

@@ -153,7 +153,7 @@ def consume(
         ),
     ] = None,
     values: Annotated[
-        bool, typer.Option("--values", help="Only the values, as they are, one a line.", rich_help_panel=HOW)
+        bool, typer.Option("--values", help="Only the raw values, one per line.", rich_help_panel=HOW)
     ] = False,
     value_format: ValueFormat = None,
     key_format: KeyFormat = None,
@@ -165,14 +165,14 @@ def consume(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> None:
-    """Show the records of topics, to their end or continuously.
+    """Show the records of topics, up to their end or continuously.
 
     Starts at the beginning without --offset, --time, --tail or --group. A line has partition, offset, time, key, value
     and headers. In --format, %t is the topic, %p the partition, %o the offset, %k the key, %s the value, %T the
     timestamp, %h the headers, %K and %S the sizes of key and value, %R that of the value as four bytes.
 
-    Decoded keys and values are shown as JSON; with --json, with the schema's name. What does not decode stays bytes,
-    with the reason.
+    Decoded keys and values are shown as JSON; with --json, with the schema's name. Payloads that do not decode are
+    shown as bytes, with the reason.
 
     Exit code: 0 done, 1 something cannot be read, 2 wrong usage, 130 interrupted.
     """
@@ -182,9 +182,11 @@ def consume(
     if sum((as_json, values, record_format is not None)) > 1:
         raise WrongUsage("give one of --values, --json and --format")
     if group is not None and (partition is not None or not is_broker(place)):
-        raise WrongUsage("--group: a broker gives the group its partitions: give HOST:PORT and no --partition")
+        raise WrongUsage(
+            "--group: a broker assigns the partitions of a group: give HOST:PORT, and leave out --partition"
+        )
     if group is not None and where is not None:
-        raise WrongUsage("--where: a group commits what it has read, also what does not match: give no --group")
+        raise WrongUsage("--where: a group would also commit records that do not match: leave out --group")
     timestamp_ms = parsed_time("--time", time)
     for name in topic:
         check_text("--topic", name)

@@ -1,4 +1,4 @@
-"""Decoded keys and values for `duralog consume` and `duralog lookup`: read from where the records come from."""
+"""Decodes keys and values for `duralog consume` and `duralog lookup`, by schemas from the place of the records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def records_of(place: str, decode: Decode) -> ReadRecords:
 
 
 def _from_directory(path: str, topic: str, columns: Sequence[str], decode: Decode) -> Iterable[pa.RecordBatch]:
-    """A sample ends where a log is corrupt: what is before it says enough. Schemas must be complete."""
+    """A sample ends at a corrupt batch: the records before it are enough. Schemas must be complete."""
     found = scan(path, topics=[topic], columns=columns, threads=1)
     return found if topic == decode.schemas_topic else _up_to_damage(found)
 

@@ -135,11 +135,11 @@ def produce(
 ) -> None:
     """Write records, one or one for each line of a file or pipe.
 
-    One with --value or --tombstone, otherwise one for each line. A directory is written to directly, so no broker may
-    have it open; the topic must exist. A broker may create it.
+    One record with --value or --tombstone, otherwise one for each line. A directory is written to directly, so no
+    broker may have it open; the topic must exist. A broker may create it.
 
-    With --value-schema, each value is JSON and is encoded as Avro, Protobuf or JSON by the schema. A schema of a file
-    is registered under the subject <topic>-value, as serializers do; without a registry, its id is that of the topic
+    With --value-schema, each value is JSON and is encoded as Avro, Protobuf or JSON by the schema. A schema file is
+    registered under the subject <topic>-value, as serializers do; without a registry, its id is looked up in the topic
     _schemas.
 
     Exit code: 0 all records are written, 1 some are not, 2 wrong usage, 130 interrupted.

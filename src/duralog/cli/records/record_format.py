@@ -66,7 +66,7 @@ class RecordFormat:
                 self._pieces.append(_TOKENS[token])
             else:
                 listed = " ".join(f"%{name}" for name in _TOKENS)
-                raise ValueError(f"%{token} in {text!r} stands for nothing: there are {listed} and %%")
+                raise ValueError(f"%{token} in {text!r} is unknown: there are {listed} and %%")
             self._add(_unescaped(literal))
 
     def _add(self, literal: bytes) -> None:

@@ -158,12 +158,12 @@ def popularity_section(topic: LogFigures, popularity: Popularity) -> Section | N
     once = popularity.keys_by_records.get(1, 0)
     hundredth = max(1, len(counts) // 100)
     if counts[0] == 1:
-        text = f"{plural(len(counts), 'key')}, and each comes once."
+        text = f"{plural(len(counts), 'key')}, each with one record."
         return Section("Key popularity", text)
-    text = f"{plural(len(counts), 'key')} with {plural(keyed, 'record')}; {once:,} of them come once."
+    text = f"{plural(len(counts), 'key')} with {plural(keyed, 'record')}; {once:,} of them have one record."
     if len(counts) >= 100:
         share = counts.records_of_first(hundredth) / keyed
-        text += f" The most popular hundredth has {share:.1%} of the records."
+        text += f" The most frequent 1 % of the keys have {share:.1%} of the records."
     return Section(
         "Key popularity",
         text,
@@ -176,7 +176,7 @@ def popularity_section(topic: LogFigures, popularity: Popularity) -> Section | N
 
 
 def hot_key_section(topic: LogFigures, hot_keys: Sequence[HotKey]) -> Section | None:
-    """The keys that come most, if any comes more than once."""
+    """The most frequent keys, if any has more than one record."""
     if not hot_keys or hot_keys[0].records < 2:
         return None
     rows = []
@@ -277,13 +277,13 @@ def compaction_section(topic: LogFigures, partitions: Sequence[LogFigures]) -> S
         freed = f"{size_text(would_free)} of {size_text(topic.disk_bytes)}"
         text += f" A compaction now would remove {plural(would_go, 'record')} and free {freed}."
     else:
-        text += " A compaction now would save nothing: all records in its range are needed."
+        text += " A compaction now would save nothing: it would keep all records in its range."
     bytes_after = topic.disk_bytes - would_free
     sizes = (("on disk now", topic.disk_bytes, BEFORE), ("compacted", bytes_after, AFTER))
     by_bytes = [Lane(label, [Part(size, kind, size_text(size))], size_text(size)) for label, size, kind in sizes]
 
     def draw(width: int) -> str:
-        chart = lanes(rows, name="Records by what becomes of them", width=width)
+        chart = lanes(rows, name="Records that stay, and records that are removed", width=width)
         if would_free > 0:
             chart += lanes(by_bytes, name="Bytes before and after a compaction", in_bytes=True, width=width)
         return chart

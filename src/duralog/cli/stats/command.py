@@ -1,4 +1,4 @@
-"""`duralog stats`: what is in the topics of a directory. The work is in `duralog.operations.stats`."""
+"""`duralog stats`: counts the records, keys and bytes of topics. The work is in `duralog.operations.stats`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stats(
         typer.Option(
             "--prefix-separator",
             metavar="TEXT",
-            help="Also by what comes before this in the key.",
+            help="Also by the part of the key before this separator.",
             show_default=False,
             rich_help_panel=WHICH,
         ),
@@ -83,9 +83,9 @@ def stats(
 ) -> None:
     """Count records, keys and bytes of topics; draw charts.
 
-    By topic, partition and key prefix, and what compaction would save. All figures are exact. Nothing is changed, and
-    the directory may be in use. A pattern in quotes or a JSON manifest names the directories of a cluster: what
-    consumers were served is counted.
+    Counts by topic, partition and key prefix, and what compaction would save. All figures are exact. Nothing is
+    changed, and the directory may be in use. For a cluster, give a quoted pattern or a JSON manifest of its
+    directories: the records that consumers were served are counted.
 
     Exit code: 0 done, 1 something is damaged or cannot be read, 2 wrong usage, 130 interrupted.
     """

@@ -91,7 +91,7 @@ def _damage(report: StatsReport) -> list[Section]:
     if not found:
         return []
     rows = [(f"{printable(partition.topic)}-{partition.partition}", printable(text)) for partition, text in found]
-    first = f" Here are the first {_MOST_DAMAGE}." if len(rows) > _MOST_DAMAGE else ""
+    first = f" These are the first {_MOST_DAMAGE}." if len(rows) > _MOST_DAMAGE else ""
     return [
         Section(
             f"Damage: {plural(len(rows), 'place')}",

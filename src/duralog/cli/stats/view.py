@@ -11,7 +11,7 @@ from duralog.config.times import format_time
 from duralog.statistics.report import Figures, LogFigures, StatsReport, key_text
 
 _LEAST = ("no key", "unpacked", "contents", "first", "last", "tombstones", "duplicates", "ratio")
-"""What a narrow terminal can do without, the first one first."""
+"""Columns that are left out on a narrow terminal, in this order."""
 
 
 def write_stats(output: Output, report: StatsReport, path: str) -> None:
@@ -104,7 +104,7 @@ def _counts(row: Figures) -> tuple[str, ...]:
 
 
 def _write_batches(output: Output, topics: Sequence[LogFigures]) -> None:
-    """The sizes of single batches are known of a topic, not of each codec: several codecs have a row for all before."""
+    """Batch sizes are known only by topic, not by codec: with several codecs, a row for all of them comes first."""
     names = ("topic", "codec", "batches", "on disk", "unpacked", "mean", "smallest", "largest", "records")
     rows = []
     for topic in topics:

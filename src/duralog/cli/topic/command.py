@@ -167,7 +167,7 @@ def create(
     ] = None,
     config: Settings = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a topic that exists as it is.", rich_help_panel=HOW)
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.", rich_help_panel=HOW)
     ] = False,
     server_properties: ServerProperties = None,
     as_json: AsJson = False,
@@ -181,7 +181,8 @@ def create(
     settings = config_settings(config)
     if replication_factor not in (None, 1) and not is_broker(place):
         raise WrongUsage(
-            f"--replication-factor: {replication_factor} copies need as many brokers, and a directory is of one: give 1"
+            f"--replication-factor: {replication_factor} copies need {replication_factor} brokers, but a directory "
+            f"belongs to one: give 1"
         )
     with errors_shown():
         from duralog.cli.voice.logs import say_warnings

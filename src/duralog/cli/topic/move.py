@@ -1,4 +1,4 @@
-"""`duralog topic move`: a partition of a directory, or of a running broker, goes to another log directory."""
+"""`duralog topic move`: moves a partition of a directory, or of a running broker, to another log directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def move(
         typer.Option(
             "--to",
             metavar="DIR",
-            help="The log directory to move it to; for a broker, as its log.dirs has it.",
+            help="The log directory to move it to; for a broker, a path in its log.dirs.",
             show_default=False,
             rich_help_panel=WHAT,
         ),
@@ -50,9 +50,9 @@ def move(
 ) -> None:
     """Move a partition to another log directory of its node.
 
-    DIR are all log directories of the node, with commas between them, or one of them and --server-properties. A broker
-    keeps serving the partition meanwhile. If this command is interrupted, a broker continues, and a directory is as
-    before.
+    DIR lists all log directories of the node, separated by commas, or is one of them with --server-properties. A broker
+    keeps serving the partition meanwhile. If this command is interrupted, a broker continues; in a directory, the
+    partition stays where it was.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """

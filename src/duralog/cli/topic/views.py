@@ -64,7 +64,7 @@ def _cells(summary: TopicSummary) -> list[str]:
 
 
 def write_no_topics(place: str, output: Output) -> None:
-    output.heading(f"no topics yet. To make one: duralog topic create {printable(place)} --topic NAME")
+    output.heading(f"no topics yet. To create one: duralog topic create {printable(place)} --topic NAME")
 
 
 def write_configs(configs: Sequence[tuple[str, str, str]], output: Output) -> None:

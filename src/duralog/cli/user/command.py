@@ -54,7 +54,7 @@ PasswordFile = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="A file with the password in its first line; - is standard input. Without it, you are asked.",
+        help="A file with the password in its first line; - is standard input. Without it, you are prompted.",
         rich_help_panel=HOW,
     ),
 ]
@@ -77,7 +77,8 @@ def add(
             min=_LEAST_ITERATIONS,
             max=_MOST_ITERATIONS,
             metavar="N",
-            help="How often the password is hashed: more makes a stolen directory harder to use, and log-ins slower.",
+            help="How often the password is hashed: more makes passwords of a stolen directory harder to guess, and"
+            " log-ins slower.",
             rich_help_panel=HOW,
         ),
     ] = _LEAST_ITERATIONS,
@@ -86,7 +87,7 @@ def add(
 ) -> None:
     """Add a user, or change its password.
 
-    A directory that does not exist is made: so a broker can start with its first user.
+    A missing directory is created, so that a broker can start with its first user.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
@@ -193,7 +194,7 @@ def entry(
         bool,
         typer.Option(
             "--token",
-            help="For a program: make a random token, which is shown once, on standard error.",
+            help="For a program: create a random token, which is shown once, on standard error.",
             rich_help_panel=HOW,
         ),
     ] = False,

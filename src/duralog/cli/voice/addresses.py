@@ -1,4 +1,4 @@
-"""Tells apart the places of a command line: the address of a broker, a URL of an object store, a local path."""
+"""Distinguishes the places on a command line: the address of a broker, a URL of an object store, a local path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duralog.errors import DuralogError
 
 _ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?P<port>:\d{0,5})?")
 _HOST = re.compile(r"localhost|\d{1,3}(\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\]")
-"""What is a host also without a port. Any other name may be that of a directory."""
+"""Hosts that need no port. Any other name may be a directory."""
 DEFAULT_PORT = 9092
 
 
@@ -42,8 +42,8 @@ def check_directory(place: str) -> None:
         return
     check_no_file(place)
     raise DuralogError(
-        f"{place}: there is no such directory: check the path, or make one with"
-        f" duralog topic create {place} --topic NAME"
+        f"{place}: there is no such directory: check the path, or create one with duralog topic create {place} "
+        f"--topic NAME"
     )
 
 

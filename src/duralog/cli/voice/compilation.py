@@ -1,4 +1,4 @@
-"""A note for the first run on a machine, which compiles kernels for seconds."""
+"""A note for the first run on a machine, which takes seconds to compile kernels."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def announce_compilation(*, quiet: bool) -> None:
         nonlocal has_said
         if not has_said:
             has_said = True
-            say("compiling for this machine: once, some seconds")
+            say("compiling for this machine, once: this takes some seconds")
 
     kernels.on_compile = announce

@@ -1,4 +1,4 @@
-"""Where a command does its work: on threads of this process, or on Spark. Its options, and the session.
+"""The engine of a command, threads of this process or Spark: its options, and the Spark session.
 
 Nothing of PySpark is loaded before a command starts a session.
 """
@@ -70,12 +70,12 @@ _SPARK_ONLY = ("master", "conf", "storage_option")
 _MASTER = re.compile(
     r"yarn|(?:spark|k8s)://.+|local(?:\[(?:\*|[1-9]\d*)(?:,\d+)?\]|-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\])?"
 )
-"""What Spark takes. It refuses anything else with a Java stack."""
+"""What Spark accepts. It refuses anything else with a Java stack trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """The engine that was chosen, and what was given for it."""
+    """The chosen engine and its options."""
 
     command: str
     name: str
@@ -88,7 +88,7 @@ class Engine:
         return self.name == ON_SPARK
 
     def directory(self, argument: str | None, data: str | None) -> str:
-        """What DIR or `--data` names. Spark may reach an object store."""
+        """The place of DIR or `--data`. Spark can read an object store."""
         return (directory_given if self.is_spark else local_directory_given)(argument, data)
 
     def choice(self, given: str, topics: list[str] | None, partition: int | None) -> tuple[str, Choice]:
@@ -100,7 +100,9 @@ class Engine:
         return chosen_in(given, topics or None, partition)
 
     def announce(self, *, quiet: bool) -> None:
-        """On threads, the first call of a kernel may compile it in this process. On Spark, PySpark must be there."""
+        """On threads, the first call of a kernel may compile it in this process. On Spark, PySpark must be
+        installed.
+        """
         if not self.is_spark:
             from duralog.cli.voice.compilation import announce_compilation
 
@@ -128,7 +130,7 @@ def engine_given(
 ) -> Engine:
     """The engine of a command with the parameters `engine`, `master` and `conf`.
 
-    A parameter of the other engine that was given is wrong usage. Those of `with_both` are never.
+    A parameter of the other engine is wrong usage, except those of `with_both`.
     """
     given: dict[str, Any] = ctx.params
     name = given.get("engine", ON_SPARK)
@@ -137,7 +139,7 @@ def engine_given(
         if source is not None and source.name != "DEFAULT":
             option = next(each for each in ctx.command.params if each.name == parameter).opts[0]
             other = THREADS if name == ON_SPARK else ON_SPARK
-            raise WrongUsage(f"{option} goes with --engine {other}, and this is --engine {name}")
+            raise WrongUsage(f"{option} needs --engine {other}, not --engine {name}")
     return Engine(
         command=str(ctx.info_name),
         name=name,
@@ -149,7 +151,9 @@ def engine_given(
 
 @contextmanager
 def on_spark(name: str, *, master: str = DEFAULT_MASTER, conf: Sequence[str] = ()) -> Iterator[OnSpark]:
-    """A session for one job, stopped at its end. One that already runs in this process is used, and is not stopped."""
+    """A session for one job, stopped at its end. A session that already runs in this process is reused, and not
+    stopped.
+    """
     settings = named_values("--conf", conf)
     if _MASTER.fullmatch(master) is None:
         raise WrongUsage(f"--master: {master!r} is none of local[N], spark://host:port, k8s://..., yarn")
@@ -181,7 +185,7 @@ def on_spark(name: str, *, master: str = DEFAULT_MASTER, conf: Sequence[str] = (
 
 @contextmanager
 def _without_stacks_of_interrupts() -> Iterator[None]:
-    """A call to Java that Ctrl-C interrupts is raised, and logged with its stack as well, by py4j at the root."""
+    """If Ctrl-C interrupts a call to Java, py4j raises the error and also logs it with its stack to the root logger."""
 
     def is_of_use(record: logging.LogRecord) -> bool:
         return not record.getMessage().endswith("while sending command.")
@@ -195,11 +199,11 @@ def _without_stacks_of_interrupts() -> Iterator[None]:
 
 
 def _not_started(master: str, error: Exception) -> DuralogError:
-    """Why Spark did not start: the sentence in the stack of Java or Python that it raises."""
+    """Why Spark did not start: the message in the Java or Python stack trace that it raises."""
     lines = [line.strip() for line in str(getattr(error, "java_exception", error)).splitlines()]
     reason = next(filter(None, lines), type(error).__name__)
     if "JAVA_GATEWAY_EXITED" in reason:
-        reason = "Java did not start. It has to be 17 or newer, on the path or in JAVA_HOME, and --conf what it takes"
+        reason = "Java did not start. Install Java 17 or newer, put it on the PATH or set JAVA_HOME, and check --conf"
     elif "stopped SparkContext" in reason:
-        reason = "the session was ended before it began, as if there is no master at that address"
+        reason = "the session ended before it began: check that a master runs at that address"
     return DuralogError(f"Spark cannot be started with --master {master}: {reason}")

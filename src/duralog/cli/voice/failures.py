@@ -1,4 +1,4 @@
-"""How every command ends, also when something went wrong: a line on standard error, never a traceback.
+"""How every command ends, also after an error: a line on standard error, never a traceback.
 
 | exit code | meaning |
 |---|---|
@@ -34,7 +34,7 @@ class CannotWrite(DuralogError):
 
 
 class WrongUsage(typer.BadParameter):
-    """The command was called wrongly: a sentence that says what to give."""
+    """The command was called wrongly. The message says what to give."""
 
     def format_message(self) -> str:
         return self.message
@@ -46,7 +46,7 @@ def say(message: str) -> None:
 
 
 def leave_standard_output() -> None:
-    """Where it takes nothing more: what is still buffered goes nowhere, so that the interpreter can close quietly."""
+    """Discard the buffered output, so that the interpreter can exit without an error: standard output is closed."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -17,7 +17,7 @@ HtmlPage = Annotated[
     typer.Option(
         "--html",
         metavar="FILE",
-        help="Also write a page with charts: one file that needs nothing else.",
+        help="Also write a page with charts, as one self-contained file.",
         show_default=False,
         rich_help_panel=HOW,
     ),
@@ -25,10 +25,10 @@ HtmlPage = Annotated[
 
 
 def check_page_place(file: str) -> None:
-    """Whether the page can be written, before much is read."""
+    """Fail early if the page cannot be written."""
     folder = os.path.dirname(os.path.abspath(file))
     if not os.path.isdir(folder):
-        raise CannotWrite(f"--html {file}: there is no directory {folder}: make it first, or name a file elsewhere")
+        raise CannotWrite(f"--html {file}: there is no directory {folder}: create it first, or name a file elsewhere")
     if os.path.isdir(file):
         raise CannotWrite(f"--html {file}: this is a directory: name a file in it")
     if not os.path.exists(file) and not os.access(folder, os.W_OK):
@@ -36,7 +36,7 @@ def check_page_place(file: str) -> None:
 
 
 def write_page(file: str, page: str) -> None:
-    """A reader sees the whole old page or the whole new one. Links and permissions stay."""
+    """A reader sees either the old page or the new one. Links and permissions are kept."""
     try:
         if os.path.exists(file) and not os.path.isfile(file):
             # A pipe or a device: written to, never replaced.

@@ -16,7 +16,7 @@ class _Sayer(logging.Handler):
 
 
 def say_warnings(*, wanted: bool = True) -> None:
-    """Show the store's warnings from now on, or only its errors."""
+    """From now on, show the store's warnings, or only its errors."""
     logger = logging.getLogger("duralog")
     logger.handlers = [_Sayer(logging.WARNING if wanted else logging.ERROR)]
     logger.propagate = False

@@ -54,7 +54,7 @@ def opened_store(
 
 @contextmanager
 def broker_suggested(what: str) -> Iterator[None]:
-    """If another process has the directory open, the error says how to change these meanwhile."""
+    """If another process has the directory open, the error says how to change them through the broker."""
     try:
         yield
     except StoreLocked as error:

@@ -1,4 +1,4 @@
-"""How the values of options are written: ranges of offsets, where to start, keys.
+"""Parses the values of options: offset ranges, start positions, keys.
 
 Each parser raises `ValueError` with a sentence for the user.
 """
@@ -12,7 +12,7 @@ _INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets from `start` up to, and without, `end`."""
+    """Offsets from `start` up to, not including, `end`."""
 
     start: int = 0
     end: int = _INT64_MAX

@@ -36,14 +36,14 @@ OPTION_PANELS = (WHERE, WHICH, WHAT, WHERE_TO, HOW, SPARK)
 
 
 def as_text(param: typer.CallbackParam, text: str | None) -> str | None:
-    """A name that must be text: clients of Kafka end the process where they are given other bytes."""
+    """A name that must be UTF-8: Kafka clients abort the process on other bytes."""
     if text is not None:
         check_text(param.opts[0], text)
     return text
 
 
 def check_can_ask(what: str, *, yes: bool) -> None:
-    """Before anything is opened: a question needs a terminal. `what` completes "give --yes to"."""
+    """Check, before anything is opened, that there is a terminal to ask on. `what` completes "give --yes to"."""
     if not yes and not sys.stdin.isatty():
         raise WrongUsage(f"this is not a terminal, so nothing can be asked: give --yes to {what}")
 
@@ -66,7 +66,7 @@ Directory = Annotated[
 ]
 Data = Annotated[
     str | None,
-    typer.Option("--data", "-d", metavar="DIR", help="The directory, in place of the argument.", rich_help_panel=WHERE),
+    typer.Option("--data", "-d", metavar="DIR", help="The directory, instead of the argument.", rich_help_panel=WHERE),
 ]
 TopicChoice = Annotated[
     str | None,
@@ -141,7 +141,9 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Only show what would happen; change nothing.", rich_help_panel=HOW)
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=HOW)]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, and nothing else.", rich_help_panel=HOW)]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="One JSON object per line, and nothing else.", rich_help_panel=HOW)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, notes or progress.", rich_help_panel=HOW)]
 NoProgress = Annotated[bool, typer.Option("--no-progress", help="No progress bar.", rich_help_panel=HOW)]
 ReadThreads = Annotated[
@@ -165,14 +167,16 @@ ServerProperties = Annotated[
     typer.Option(
         "--server-properties",
         metavar="FILE",
-        help="The broker's server.properties, for what topics do not set themselves.",
+        help="The broker's server.properties, for configs that topics do not set.",
         rich_help_panel=HOW,
     ),
 ]
 
 
 def directory_given(argument: str | None, data: str | None) -> str:
-    """The directory that the argument DIR or `--data` names. An address would be made a directory of that name."""
+    """The directory that the argument DIR or `--data` names. An address is refused, or a directory of that name would
+    be created.
+    """
     place = place_given(argument, data, "DIR")
     if is_broker(place):
         raise WrongUsage(f"{place!r} is the address of a broker, and this command works on a directory: give DIR")
@@ -180,7 +184,7 @@ def directory_given(argument: str | None, data: str | None) -> str:
 
 
 def local_directory_given(argument: str | None, data: str | None) -> str:
-    """The same, of this machine: of a URL, too, a directory of that name would be made."""
+    """The same, on this machine: a URL is refused, too."""
     place = directory_given(argument, data)
     if is_url(place):
         raise WrongUsage(
@@ -191,7 +195,7 @@ def local_directory_given(argument: str | None, data: str | None) -> str:
 
 
 def place_given(argument: str | None, data: str | None, metavar: str) -> str:
-    """What the argument of that metavar or `--data` says. Neither, or both, is wrong usage."""
+    """The value of the argument of that metavar, or of `--data`. Neither, or both, is wrong usage."""
     if argument is not None and data is not None:
         raise WrongUsage(f"{argument!r} and --data {data!r} are two places: give one of them")
     place = data if argument is None else argument
@@ -201,7 +205,7 @@ def place_given(argument: str | None, data: str | None, metavar: str) -> str:
 
 
 def standard_output(*, as_json: bool, quiet: bool) -> Output:
-    """Where a command writes what it was asked for."""
+    """Where a command writes its result."""
     from duralog.cli.voice.output import Output
     from duralog.cli.voice.terminal import shows_colours, width_of
 
@@ -215,7 +219,7 @@ def standard_output(*, as_json: bool, quiet: bool) -> Output:
 
 
 def parsed(option: str, parse: Callable[[str], _T], text: str) -> _T:
-    """The value of an option; a wrong one ends the command with what was wrong."""
+    """The parsed value of an option. An invalid one ends the command with an error."""
     try:
         return parse(text)
     except (ValueError, DuralogError) as error:

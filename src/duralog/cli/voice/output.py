@@ -1,7 +1,7 @@
-"""Where a command writes: lines for people, or one JSON object a line, never both.
+"""The output of a command: either text for people, or one JSON object per line.
 
-A finding is something wrong with the bytes: a line that starts with `!`, or an object with `error`. A note is something
-to know that is not wrong, such as a skipped file: a line that starts with `#`, or an object with `note`.
+A finding means that bytes are wrong: a line that starts with `!`, or an object with `error`. A note is for information,
+such as a skipped file: a line that starts with `#`, or an object with `note`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Output:
         quiet: bool = False,
         width: int | None = None,
     ) -> None:
-        """`width` is a terminal's, which tables must fit; None for a pipe or a file, where nothing is left out."""
+        """`width` is that of the terminal, which tables must fit; None for a pipe or a file, where nothing is left
+        out.
+        """
         self.as_json = as_json
         self.quiet = quiet
         self.width = width
@@ -64,7 +66,7 @@ class Output:
         self.line(json.dumps(fields, separators=(",", ":")))
 
     def heading(self, text: str) -> None:
-        """What the lines below belong to. Text only: an object of JSON names its file itself."""
+        """The heading of the lines below. Text only: JSON objects name their file."""
         if not self.as_json and not self.quiet:
             if self._has_written:
                 self.line("")
@@ -76,7 +78,7 @@ class Output:
             self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)
 
     def left_out(self, names: Sequence[str]) -> None:
-        """Columns that the terminal has no room for. They are named once, also if several tables lack them."""
+        """Columns that do not fit on the terminal. They are named once, even if several tables lack them."""
         listed = ", ".join(names)
         if names and listed not in self._left_out:
             self._left_out.add(listed)
@@ -107,7 +109,7 @@ class Output:
             self.line(f"{_DIM}{text}{_PLAIN}" if self._colour else text)
 
     def flush(self) -> None:
-        """Hand on everything, so that a person or a pipe sees it."""
+        """Write everything that is buffered."""
         self._write_lines()
         try:
             self._stream.flush()
@@ -119,7 +121,7 @@ class Output:
     def _write_lines(self) -> None:
         if self._lines:
             text = "\n".join(self._lines) + "\n"
-            # Emptied first: where the reader of a pipe has gone, nothing may be written twice.
+            # Emptied first: if the reader of a pipe has closed it, nothing may be written twice.
             self._lines.clear()
             self._pending = 0
             self._to_stream(text.encode("utf-8", "surrogateescape"))

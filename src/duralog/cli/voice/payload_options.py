@@ -26,7 +26,7 @@ ValueFormat = Annotated[
     typer.Option(
         "--value-format",
         metavar="NAME",
-        help=f"Decode values: {_FORMATS}. auto finds out by a sample and the topic _schemas.",
+        help=f"Decode values: {_FORMATS}. auto detects it from a sample and the topic _schemas.",
         rich_help_panel=HOW,
     ),
 ]
@@ -68,7 +68,7 @@ Unwrap = Annotated[
     typer.Option(
         "--unwrap",
         metavar="NAME",
-        help="Make change events the rows of the database's table: debezium.",
+        help="Convert change events to rows of the database's table: debezium.",
         rich_help_panel=HOW,
     ),
 ]
@@ -77,7 +77,8 @@ BadPayloads = Annotated[
     typer.Option(
         "--mode",
         metavar="NAME",
-        help="What does not decode: permissive (a null, with the bytes and the reason in _corrupt) or failfast.",
+        help="For payloads that do not decode: permissive (a null, with the bytes and the reason in _corrupt) or"
+        " failfast.",
         rich_help_panel=HOW,
     ),
 ]
@@ -111,7 +112,7 @@ WrittenRegistry = Annotated[
     typer.Option(
         "--schema-registry",
         metavar="URL",
-        help="Take ids from this registry, and register new schemas; without it, from the topic _schemas.",
+        help="Take ids from this registry, and register new schemas; by default, from the topic _schemas.",
         rich_help_panel=HOW,
     ),
 ]
@@ -157,7 +158,7 @@ def decode_given(
         return None
     if not any(name.endswith((".format", ".schema")) for name in options):
         given_alone = "--mode" if schema_registry is None else "--schema-registry"
-        raise WrongUsage(f"{given_alone}: what is to be decoded? Give --value-format or --key-format")
+        raise WrongUsage(f"{given_alone}: nothing is decoded: give --value-format or --key-format")
     with arrow_needed():
         from duralog.schemas.decode_options import Decode
 
@@ -189,6 +190,6 @@ def _registry_settings(path: str) -> dict[str, str]:
             found[f"schema.registry.{known}"] = text
         elif known not in ("url", "basic.auth.credentials.source", "bearer.auth.credentials.source"):
             raise DuralogError(
-                f"{path}: there is no setting {name} for a registry; there are {', '.join(_OF_REGISTRY)}"
+                f"{path}: unknown setting {name} for a registry; known settings are {', '.join(_OF_REGISTRY)}"
             )
     return found

@@ -20,7 +20,7 @@ from duralog.config.progress import Counted, Progress
 _PATIENCE_SECONDS = 1.0
 _INTERVAL_SECONDS = 0.1
 _SAMPLES = 50
-"""The rate is that of the last samples, which are of five seconds."""
+"""The rate is computed from the samples of the last five seconds."""
 _SMALLEST_BAR = 8
 _LARGEST_BAR = 40
 _ACCENT, _DIM, _PLAIN = "\x1b[36m", "\x1b[2m", "\x1b[0m"
@@ -42,7 +42,7 @@ class ProgressLine:
         return True
 
     def draw(self, label: str, share: float | None, figures: str, detail: str = "") -> None:
-        """`share` is how much is done, 0 to 1; without it there is no bar. `detail` is left out if there is no room."""
+        """`share` is how much is done, 0 to 1; without it there is no bar. `detail` is left out if it does not fit."""
         width = (width_of(sys.stderr) or 80) - 1
         if detail and cells(f"{label}  {figures}  {detail}") <= width:
             figures = f"{figures}  {detail}"
@@ -56,7 +56,7 @@ class ProgressLine:
         self._is_shown = True
 
     def hide(self) -> None:
-        """Remove the line, so that others can be written to the same terminal. The next `draw` brings it back."""
+        """Remove the line, so that others can be written to the same terminal. The next `draw` shows it again."""
         if self._is_shown:
             self._is_shown = False
             sys.stderr.write(_CLEAR)
@@ -124,7 +124,7 @@ class CountingBar(ProgressBar):
         self._label = ""
 
     def expect(self, total: int) -> None:
-        """Set the total, unless a smaller one was given before."""
+        """Set the total, unless a smaller one was set before."""
         self._total = total if self._total is None else min(self._total, total)
 
     def begin(self, label: str) -> None:

@@ -29,7 +29,7 @@ class Screen:
 
 @contextmanager
 def screen(*, as_json: bool, quiet: bool, no_progress: bool) -> Iterator[Screen]:
-    """What has been written is flushed at the end, after an error too."""
+    """The output is flushed at the end, also after an error."""
     from duralog.cli.voice.progress import ProgressBar
 
     output = standard_output(as_json=as_json, quiet=quiet)

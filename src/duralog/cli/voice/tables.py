@@ -1,7 +1,7 @@
 """Lines in columns, for people.
 
-In a pipe or a file a table is as wide as it has to be. On a terminal it fits: first long names are shortened in the
-middle, then the columns that matter least are left out, and a line below says which. JSON has them all.
+In a pipe or a file a table has its full width. On a terminal it is shrunk: first long names are shortened in the
+middle, then the least important columns are left out, and a line below names them. JSON has them all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Cut = Sequence[str] | Mapping[str, int] | None
 
 _GAP = "  "
 _SHORTEST = 12
-"""Names are not cut to less than this, as long as there is a column that can be left out instead."""
+"""Names are not shortened below this, as long as a column can be left out instead."""
 _SHORTEST_AT_ALL = 6
 
 
@@ -61,10 +61,11 @@ def write_table(
 
 
 class Table:
-    """Rows that are written as they come: widths are chosen beforehand, and longer cells push on.
+    """Rows that are written as they arrive: widths are chosen beforehand, and longer cells shift the rest.
 
-    `cut` are columns whose cells may be shortened: those that are aligned left, if not given. `least` are those that
-    matter least, the least first; all but the first column can be left out after them, from the right.
+    `cut` are columns whose cells may be shortened: those that are aligned left, if not given. `least` are the least
+    important ones, in the order in which they are left out; after them, any but the first column is left out, from the
+    right.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Table:
         self._output.line(self.line(row))
 
     def end(self) -> None:
-        """Say what there was no room for."""
+        """Name the columns that were left out."""
         self._output.left_out(self.left_out)
 
     def header(self) -> str:
@@ -121,7 +122,9 @@ class Table:
 
 
 def _cut_to(columns: Columns, room: int, shortest: Mapping[str, int]) -> dict[str, int]:
-    """The columns with the widest of those named made smaller, place by place, as far as it takes and is allowed."""
+    """The columns, with the widest of the named ones shrunk step by step until the table fits or the minimum is
+    reached.
+    """
     fitted = {name: max(abs(width), len(name)) * (-1 if width < 0 else 1) for name, width in columns.items()}
     over = _width(fitted) - room
     while over > 0:

@@ -24,7 +24,7 @@ TargetData = Annotated[
         "--data",
         "-d",
         metavar="DIR|HOST:PORT",
-        help="The directory or broker, in place of the argument.",
+        help="The directory or broker, instead of the argument.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -48,7 +48,7 @@ def target_given(argument: str | None, data: str | None, config_file: str | None
         raise WrongUsage(f"{place!r} is a URL: give a directory of this machine, or a broker as HOST:PORT")
     if not is_broker(place):
         if config_file is not None:
-            raise WrongUsage(f"--config-file is for a broker, and {place!r} is a directory: leave it out")
+            raise WrongUsage(f"--config-file is for a broker, but {place!r} is a directory: leave it out")
         return place
     address = with_ports(place)
     if config_file is not None:

@@ -17,7 +17,7 @@ import unicodedata
 from typing import Protocol
 
 _NARROWEST = 20
-"""A smaller width is taken for a mistake."""
+"""A smaller width is ignored as a mistake."""
 _DEFAULT_WIDTH = 80
 
 

@@ -24,7 +24,7 @@ def names_checked(
 ) -> Iterator[None]:
     """Work on a place, which must exist. An `UnknownTopic` of a directory is raised with the names that it has.
 
-    That of a cluster is a pattern or a manifest: who reads it says what is missing.
+    A cluster is a pattern or a manifest: its reader reports what is missing.
     """
     places = directories_in(path)
     if not may_be_a_file and not (may_be_a_cluster and _is_of_cluster(path)):

@@ -82,7 +82,7 @@ def changes(folder: str, before: Survey, after: Survey) -> Iterator[Action]:
 def _difference(file: SegmentFile | None, old: _File | None, new: _File | None) -> tuple[str, str]:
     if new is None:
         is_left_over = file is not None and file.state is not FileState.LIVE
-        return "removed", "left over from a deletion or a compaction" if is_left_over else "of no more use"
+        return "removed", "left over from a deletion or a compaction" if is_left_over else "obsolete"
     if file is None:
         return ("written", "was missing") if old is None else ("rewritten", "")
     if file.kind is FileKind.LOG:
