@@ -47,9 +47,7 @@ def test_the_alias_has_the_options_of_the_command(command: str) -> None:
 
 @every_command
 def test_options_of_the_other_engine_are_refused(command: str, tmp_path: Path) -> None:
-    assert "--master needs --engine spark, not --engine threads" in told(
-        command, tmp_path, "--master", "local"
-    )
+    assert "--master needs --engine spark, not --engine threads" in told(command, tmp_path, "--master", "local")
     assert "--conf needs --engine spark" in told(command, tmp_path, "--conf", "a=b")
     if "--threads" in options(command):
         assert "--threads needs --engine threads" in told(command, tmp_path, "--engine", "spark", "--threads", "2")
