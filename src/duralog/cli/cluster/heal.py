@@ -106,7 +106,10 @@ class _Healed:
                 output.object(
                     {"kind": "lost", "partition": str(found.partition), "first_offset": first, "last_offset": last}
                 )
-            output.damage(f"{found.partition}: offsets {first} to {last}: lost: no copy has them without damage")
+            output.damage(
+                f"{found.partition}: offsets {first} to {last}: lost: no copy has them without damage. A backup may:"
+                " give its directories, too. Otherwise consumers skip them"
+            )
         for problem in found.problems:
             if problem.kind.value in ("unreadable-copy", "replica-missing"):
                 output.damage(str(problem))

@@ -21,8 +21,9 @@ from duralog.scanning.cluster.choice import Reason, epoch_at
 from duralog.scanning.cluster.cluster import Cluster, Copies, open_cluster
 from duralog.scanning.cluster.comparison import Compared, compare
 from duralog.scanning.cluster.explained import ExplainedPartition, explained
-from duralog.scanning.cluster.problems import NOTES, Problem, ProblemKind
-from duralog.scanning.cluster.windows import Finding, Window, windows_of
+from duralog.scanning.cluster.offset_sets import merged
+from duralog.scanning.cluster.problems import LOST_ADVICE, NOTES, Problem, ProblemKind
+from duralog.scanning.cluster.windows import Finding, FindingKind, Window, windows_of
 from duralog.scanning.executor import Advance, Executor, TaskProgress, run_in_groups
 from duralog.scanning.thread_executor import ThreadExecutor
 
@@ -327,19 +328,43 @@ def _diverged(copies: Copies) -> Iterator[CopyFinding]:
 
 def _lost(copies: Copies, compared: _Comparison) -> Iterator[CopyFinding]:
     choice = copies.choice
-    ranges = list(compared.lost)
-    if choice.end_offset < choice.high_watermark:
-        ranges.append((choice.end_offset, choice.high_watermark - 1))
-    for first, last in ranges:
+    ranges = [*compared.lost, (choice.end_offset, choice.high_watermark - 1)]
+    if copies.dense_from is not None:
+        begin = min(copy.state.start_offset for copy in copies.copies)
+        ranges.append((max(choice.start_offset, copies.dense_from), begin - 1))
+    for first, last in merged((first, last) for first, last in ranges if first <= last):
+        why = "; ".join(
+            f"{copy.url} {_what_is_wrong(copies, number, compared, first, last)}"
+            for number, copy in enumerate(copies.copies)
+        )
         yield CopyFinding(
             finding="lost",
             partition=copies.partition,
             node_id=None,
             directory=copies.chosen.url,
-            text="no copy has these offsets without damage",
+            text=f"no copy has these offsets without damage: {why}. {LOST_ADVICE}",
             first_offset=first,
             last_offset=last,
         )
+
+
+def _what_is_wrong(copies: Copies, number: int, compared: _Comparison, first: int, last: int) -> str:
+    """Why a copy does not have these offsets."""
+    state, agreed = copies.copies[number].state, copies.choice.agreed[number]
+    if last < state.start_offset:
+        return f"starts at offset {state.start_offset}"
+    if first >= state.end_offset:
+        return f"ends at offset {state.end_offset}"
+    if first >= agreed:
+        return f"has another history from offset {agreed} on"
+    is_damaged = any(
+        found.copy == number
+        and found.kind is FindingKind.DAMAGE
+        and found.first_offset <= last
+        and found.last_offset >= first
+        for found in compared.findings
+    )
+    return "is damaged there" if is_damaged else "has a gap there"
 
 
 def _lagging(copies: Copies) -> tuple[list[CopyFinding], list[CopyFinding]]:

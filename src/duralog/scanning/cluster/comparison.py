@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from duralog.errors import StorageError
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.cluster.healed_batches import gaps
 from duralog.scanning.cluster.offset_sets import Ranges, merged, overlap, without
 from duralog.scanning.cluster.record_comparison import RecordComparison
 from duralog.scanning.cluster.windows import ROW, CopyWindow, Finding, FindingKind, Window, compared_rows
@@ -149,10 +150,18 @@ def _lost(window: Window, read: Sequence[_Read]) -> Ranges:
     lost: Ranges = [(low, high)]
     for found, copy in zip(read, window.copies, strict=True):
         there = (max(low, copy.start_offset), min(high, copy.agreed_end - 1))
-        bad = merged(found.bad)
+        bad = merged([*found.bad, *_missing(found.rows, window, *there)])
         if there[0] <= there[1]:
             bad = merged([*bad, *without((low, high), [there])])
         else:
             bad = [(low, high)]
         lost = overlap(lost, bad)
     return lost
+
+
+def _missing(rows: NDArray[Any], window: Window, low: int, high: int) -> Ranges:
+    """The offsets that are in no batch and that no cleaner can have removed."""
+    # Of compressed messages of an old format, only the last offset is known.
+    if window.dense_from is None or (rows["magic"] < 2).any():
+        return []
+    return [(first, last) for first, last, _ in gaps(rows, max(low, window.dense_from), high)]

@@ -211,10 +211,11 @@ class _Planning:
             found = self._plan_copy(target, end)
             if found is not None:
                 plans.append(found)
-        lost = [(first, min(last, choice.high_watermark - 1)) for first, last in self._log.lost]
-        if end < choice.high_watermark:
-            lost.append((end, choice.high_watermark - 1))
         low = choice.start_offset
+        # Also before the first batch that any copy has, and after the last one.
+        ends = [(max(low, self._dense_from), min(min(rows.bases) for rows in self._rows) - 1)]
+        ends += [(max(self._log.reached, self._dense_from), end - 1), (end, choice.high_watermark - 1)]
+        lost = [(first, min(last, choice.high_watermark - 1)) for first, last in (*self._log.lost, *ends)]
         return PartitionPlan(
             partition=copies.partition,
             topic_id=next((copy.topic_id for copy in copies.copies if copy.topic_id is not None), None),

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from duralog.columnar.schema import OFFSET
-from duralog.errors import CorruptRecord, StorageError
+from duralog.errors import CorruptRecord, OffsetOutOfRange, StorageError
+from duralog.scanning.cluster.problems import LOST_ADVICE
 from duralog.scanning.cluster.sound_slices import OnHealed, missing_offsets, sound_parts
 from duralog.scanning.offset_ranges import OnDataLoss
 from duralog.scanning.slice_reading import read_slices
@@ -69,7 +71,8 @@ def read_copies(
             if batch.num_rows:
                 yield batch.column(OFFSET)[-1].as_py() + 1, batch.select(names)
 
-    return through_damage(slices, read, on_healed, ReadingEvents(on_corrupt or _refuse, on_data_loss))
+    events = ReadingEvents(on_corrupt or partial(_refuse, slices), on_data_loss or partial(_refuse_loss, slices))
+    return through_damage(slices, read, on_healed, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class ReadingEvents:
     """What a reader of slices calls."""
 
     on_corrupt: OnCorrupt
-    on_data_loss: OnDataLoss | None
+    on_data_loss: OnDataLoss
     watch: Watch | None = None
     """Called with the batches of each piece before what is in them is passed on; None if they were checked."""
 
@@ -160,10 +163,29 @@ class Watch:
         return max(first, found.start_offset, dense_from) <= min(last, found.end_offset - 1)
 
 
-def _refuse(found: CorruptBytes) -> NoReturn:
+def _refuse(slices: Sequence[Slice], found: CorruptBytes) -> NoReturn:
     raise CorruptRecord(
         f"{found.reason}; offsets {found.first_offset} to {found.last_offset} of {found.topic}-{found.partition}"
-        " cannot be read from any copy",
+        f" cannot be read from any copy{_copies(slices, found)}. {LOST_ADVICE}. Spark reads around them with"
+        " mode=PERMISSIVE",
         file=found.path,
         position=found.position,
     )
+
+
+def _refuse_loss(slices: Sequence[Slice], found: DataLoss) -> NoReturn:
+    raise OffsetOutOfRange(
+        f"{found}; no copy has them{_copies(slices, found)}. {LOST_ADVICE}. Spark reads around them with"
+        " failOnDataLoss=false"
+    )
+
+
+def _copies(slices: Sequence[Slice], found: CorruptBytes | DataLoss) -> str:
+    """The directories that could have had it."""
+    urls = {
+        source.location.url: None
+        for each in slices
+        if each.copies is not None and (each.topic, each.partition) == (found.topic, found.partition)
+        for source in each.copies.sources
+    }
+    return f": {', '.join(urls)}; duralog cluster verify shows what each of them lacks" if urls else ""

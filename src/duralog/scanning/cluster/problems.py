@@ -47,6 +47,13 @@ NOTES = frozenset(
 """Not damage: what was given is incomplete, or was given twice."""
 
 
+LOST_ADVICE = (
+    "A backup may have them: give its directories, too. Otherwise duralog cluster heal takes the damage out of the"
+    " logs, and duralog cluster restore --accept-loss copies what is left"
+)
+"""What to do about offsets that no copy has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     kind: ProblemKind

@@ -6,10 +6,12 @@ that travel to the process that reads.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
@@ -20,12 +22,15 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.choice import Part
 from duralog.scanning.cluster.cluster import Cluster, Copies
 from duralog.scanning.cluster.explained import ExplainedPartition, explained
-from duralog.scanning.cluster.problems import Problem
+from duralog.scanning.cluster.offset_sets import Ranges, without
+from duralog.scanning.cluster.problems import LOST_ADVICE, Problem
 from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, report_loss
 from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES, Aborted, packed, plan, task_weight
 from duralog.scanning.slices import DataLoss, LogSources, Slice, Source
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.storage.log.isolation import Isolation
+
+_logger = logging.getLogger(__name__)
 
 _NOTHING = OffsetRange(0, 0)
 _MOST_EXPLAINED = 50
@@ -166,13 +171,34 @@ def loaded(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Iterator[C
 
 
 def served_parts(copies: Copies, isolation: Isolation, *, to_end: bool = False) -> list[Part]:
-    """What consumers of this isolation level were served, and from which copy it is read."""
+    """What consumers of this isolation level were served, and from which copy it is read. Logs what no copy has."""
+    for low, high in lost_ranges(copies):
+        _warn_once(
+            f"{copies.partition}: consumers were served offsets {low} to {high}, and no copy has them: they are not"
+            f" read; duralog cluster verify shows what each copy lacks. {LOST_ADVICE}"
+        )
     parts = _parts(copies, isolation, to_end=to_end)
     if not parts:
         return []
     last = parts[-1]
     end = copies.copies[last.copy].limit(isolation, last.end_offset)
     return _clipped(parts, OffsetRange(parts[0].start_offset, end))
+
+
+@lru_cache(maxsize=1024)
+def _warn_once(text: str) -> None:
+    """A stream opens the directories again for each of its batches."""
+    _logger.warning("%s", text)
+
+
+def lost_ranges(copies: Copies) -> Ranges:
+    """The offsets that consumers were served and that no copy has, as far as the ends of the copies show it."""
+    choice = copies.choice
+    if copies.dense_from is None:
+        return [(choice.end_offset, choice.high_watermark - 1)] if choice.end_offset < choice.high_watermark else []
+    there = choice.parts([copy.state for copy in copies.copies])
+    served = (max(choice.start_offset, copies.dense_from), choice.high_watermark - 1)
+    return without(served, [(part.start_offset, part.end_offset - 1) for part in there])
 
 
 @dataclass(frozen=True, slots=True)

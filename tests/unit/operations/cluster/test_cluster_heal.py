@@ -167,6 +167,31 @@ def test_damage_that_no_copy_is_without_is_reported_as_lost(nodes):
     assert not heal(nodes).healed
 
 
+LOSSES = {
+    "a segment": (lambda node: logs(node)[1].unlink(), (15, 29), "has a gap there"),
+    "the start": (lambda node: logs(node)[0].unlink(), (0, 14), "starts at offset 15"),
+    "the end": (lambda node: cut(logs(node)[3], 300), (48, 59), "ends at offset 48"),
+    "everything": (lambda node: of_all(cut, 0)(logs(node)), (0, 59), "has a gap there"),
+    "a batch": (lambda node: flip(logs(node)[1], 300), (18, 20), "is damaged there"),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_what_no_copy_has_is_reported_with_what_each_copy_lacks(nodes, kind):
+    change, (first, last), why = LOSSES[kind]
+    for node in nodes:
+        change(node)
+    (compared,) = verify_cluster(ClusterRequest(paths=[str(node) for node in nodes])).partitions
+    (lost,) = [found for found in compared.findings if found.finding == "lost"]
+    assert (lost.first_offset, lost.last_offset) == (first, last)
+    assert all(f"{node} {why}" in lost.text for node in nodes)
+    assert "--accept-loss" in lost.text
+    for options in ({"dry_run": True}, {}):
+        report = heal(nodes, **options)
+        assert not report.is_well
+        assert report.partitions[0].lost == ((first, last),)
+
+
 def diverge(node, *, at, records=9, epoch=1, watermark=None):
     """Another leader of an older epoch has written other records from this offset on."""
     with duralog.open(node) as store:

@@ -118,10 +118,31 @@ def test_reading_fails_only_where_no_copy_is_good(nodes, expected):
     healed: list[HealedRange] = []
     reader = duralog.scan(nodes, topics=[TOPIC], columns=["offset"], on_healed=healed.append)
     found: list[int] = []
-    with pytest.raises(CorruptRecord, match="cannot be read from any copy"):
+    with pytest.raises(CorruptRecord, match="cannot be read from any copy") as raised:
         found.extend(offset for batch in reader for offset in batch.column("offset").to_pylist())
+    # Which copies there are, how to see what they lack, and what can be done.
+    for part in (*map(str, nodes), "duralog cluster verify", "duralog cluster heal", "--accept-loss", "PERMISSIVE"):
+        assert part in str(raised.value)
     assert found == [offset for offset, _, _ in expected][: len(found)]
     assert 15 <= len(found) < 30
+
+
+ENDS = {
+    "the start": (lambda node: logs(node)[0].unlink(), (0, 14)),
+    "the end": (lambda node: cut(logs(node)[3], 300), (48, 59)),
+}
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_offsets_that_no_copy_has_are_logged(nodes, expected, kind, caplog):
+    change, (first, last) = ENDS[kind]
+    for node in nodes:
+        change(node)
+    found, _ = healed_scan(nodes)
+    assert found == [record for record in expected if not first <= record[0] <= last]
+    (text,) = [record.message for record in caplog.records if "no copy has them" in record.message]
+    assert f"orders-0: consumers were served offsets {first} to {last}" in text
+    assert "duralog cluster verify" in text
 
 
 def test_an_unreadable_directory_does_not_stop_the_others(nodes, expected):
