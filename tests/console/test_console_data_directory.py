@@ -253,7 +253,7 @@ def test_the_explanation_is_that_of_the_command(stores: Any, sources: Any, monke
     source = sources(stores["shop"])
     rehearsal = source.rehearsal("profiles", 0)
     assert rehearsal.text == explained(stores["shop"], "profiles")
-    assert "would go" in rehearsal.text
+    assert "removable" in rehearsal.text
     assert rehearsal.would_run
     assert 0 < rehearsal.records_after < rehearsal.records_before
     facts = source.partition("profiles", 0)

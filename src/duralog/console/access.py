@@ -1,17 +1,20 @@
-"""Who may speak to the console, and what its pages may load.
+"""Which clients the console accepts, and what its pages may load.
 
 A console without users (`duralog.console.login`) trusts every client that reaches its address, which is the loopback
-interface unless the operator says otherwise. A page of another site, open in the same browser, must not reach it:
+interface by default. A page of another site, open in the same browser, must not reach it:
 
 | attack | answer |
 |---|---|
-| a name of the attacker that means this address (DNS rebinding) | the Host header must be the one that is listened on |
-| a socket or a request from a page of another site | an Origin header, where there is one, must be the Host |
-| an image, a script or a frame of another site, which have no Origin | browsers say so: only a link may lead here |
+| a name of the attacker that resolves to this address (DNS rebinding) | the Host header must be the address of the
+listener |
+| a socket or a request from a page of another site | an Origin header, if there is one, must match the Host |
+| an image, a script or a frame of another site, which have no Origin | the browser's Sec-Fetch headers: only links are
+allowed |
 | the console in a frame of another site | `frame-ancestors 'none'` |
-| anything that makes a page load or send something elsewhere | a content security policy that knows only this address |
+| anything that makes a page load or send something elsewhere | a content security policy that allows only this address
+|
 
-Every request goes through here, those of the pages and those of the socket that keeps them fresh.
+Every request is checked here, those of pages and those of their sockets.
 """
 
 from __future__ import annotations
@@ -80,7 +83,7 @@ class GuardedApplication:
         await self._application(scope, receive, send_with_headers)
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """With which status a request with these headers is refused, and why; None if it is not."""
+        """The status and reason with which a request with these headers is refused; None if it is accepted."""
         given = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
         hosts = [value for name, value in given if name == "host"]
         if not self._hosts.allow(hosts):

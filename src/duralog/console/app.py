@@ -1,7 +1,7 @@
 """The console as a web server: its pages on one source, behind the rules of `duralog.console.access`.
 
-The toolkit keeps its pages in the process, so a process has one console. `run` returns when SIGTERM or SIGINT has come
-and the pages are closed; nothing is left on the disk, whenever it ends.
+The toolkit keeps its pages in the process, so a process has one console. `run` returns after SIGTERM or SIGINT, when
+the pages are closed. It leaves no files.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ _PAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Under which names, to whom and how the pages are served."""
+    """The host names, users and certificate of the server."""
 
     host: str
-    """The name that the socket was bound by."""
+    """The host name of the listener."""
     more_hosts: Sequence[str] = ()
     tls: WebTls | None = None
     users: WebUsers | None = None
-    """None: everyone is served."""
+    """None: everyone has access."""
     header: TrustedHeader | None = None
 
     def around(self, application: Application) -> Application:
@@ -93,7 +93,7 @@ def run(
     cluster: ClusterCopies | None = None,
     when_ready: Callable[[], None],
 ) -> None:
-    """Serve the pages on a socket that is bound, until a signal comes. `audit_log` is the file of a broker's.
+    """Serve the pages on a bound socket until a signal arrives. `audit_log` is the broker's file.
 
     `cluster` has the directories whose replicas can be compared.
     """
@@ -112,17 +112,17 @@ def run(
         ),
         when_ready,
     )
-    # What is loaded now stays: looking through all of it for garbage, again and again, would hold up pages.
+    # The objects that are loaded now stay: garbage collection of them would block pages.
     gc.collect()
     gc.freeze()
-    # When it has stopped, uvicorn passes a signal on to the handler before it: here, that would stop it once more.
+    # After it has stopped, uvicorn calls the previous signal handler: here, that would stop it again.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     server.run(sockets=[listener])
 
 
 def web_application(console: Console) -> FastAPI:
-    """Everything that is served, without the rules about who may ask for it."""
+    """The web application, without access rules."""
     for module in _PAGES:
         module.register(console)
     app.add_static_files(theme.ASSETS_PATH, theme.ASSETS)

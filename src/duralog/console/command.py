@@ -1,4 +1,4 @@
-"""`duralog console`: a web page on a log directory or a broker. This module is the command line; `app` is what runs.
+"""`duralog console`: a web page on a log directory or a broker. This module is the command line; `app` is the server.
 
 | what is seen | where |
 |---|---|
@@ -52,7 +52,7 @@ def console(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where the page is served; port 0 takes a free one.",
+            help="The address of the page; port 0 takes a free one.",
             rich_help_panel=WHERE,
         ),
     ] = DEFAULT_ADDRESS,
@@ -114,7 +114,7 @@ def console(
         typer.Option(
             "--users",
             metavar="FILE",
-            help="A file of users with their roles; duralog user entry prints its lines.",
+            help="A file with users and their roles; duralog user entry prints its lines.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -147,7 +147,7 @@ def console(
         typer.Option(
             "--trust-header",
             metavar="NAME",
-            help="The header in which a proxy that has logged in the user names it, such as X-Forwarded-User.",
+            help="The header in which a proxy names the logged-in user, such as X-Forwarded-User.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -156,8 +156,7 @@ def console(
         typer.Option(
             "--trusted-proxy",
             metavar="ADDRESS",
-            help="An address or network from which --trust-header is believed; may be given again. Loopback by"
-            " default.",
+            help="An address or network whose --trust-header is trusted; may be given again. Loopback by default.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -165,7 +164,7 @@ def console(
         bool,
         typer.Option(
             "--insecure",
-            help="Allow an address beyond loopback without users: everyone who reaches it sees every record.",
+            help="Allow an address beyond loopback without users: everyone who reaches it sees all records.",
             rich_help_panel=HOW,
         ),
     ] = False,
@@ -184,7 +183,7 @@ def console(
 ) -> None:
     """Show a directory or a broker as a web page, live.
 
-    It serves until SIGTERM or Ctrl-C.
+    It runs until SIGTERM or Ctrl-C.
 
     An address beyond loopback needs --users, or --insecure.
 
@@ -221,7 +220,7 @@ def console(
             from duralog.schemas.decode_options import Decode
 
             scraped = None if metrics is None else CleanerMetrics(metrics, _metrics_access(metrics_config_file))
-            # By the socket, not by the name: no name at all means every interface.
+            # Check the socket, not the name: an empty name means every interface.
             reached, port = listener.getsockname()[:2]
             bound = Address(address.host or "localhost", port)
             if not is_loopback(reached):
@@ -271,7 +270,7 @@ def _places(target: str | None, data: str | None, config_file: str | None) -> tu
 def _check_guarded(
     address: str, users: str | None, certificate: str | None, *, insecure: bool, changes: bool, quiet: bool
 ) -> None:
-    """REQUIRES: others than this machine reach the address."""
+    """REQUIRES: other machines can reach the address."""
     if users is not None:
         if certificate is None and not quiet:
             say(f"warning: passwords and records are sent to and from {address} unencrypted: give --certificate FILE")
@@ -333,5 +332,5 @@ def _announce(page: str, *, browse: bool) -> None:
 
 
 def _has_screen() -> bool:
-    """A browser of the text terminal would take the terminal away."""
+    """A text-mode browser would take over the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,6 +1,6 @@
-"""The log-in of the console: every request and socket needs a user, if the console has users.
+"""The log-in of the console: if it has users, every request and socket needs one.
 
-| a request with | is that of |
+| a request with | belongs to |
 |---|---|
 | the cookie of a session | the user that logged in at `/login` |
 | `Authorization: Bearer TOKEN` | the user of the token |
@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 LOGIN, LOGOUT = "/login", "/logout"
 _LARGEST_FORM_BYTES = 8192
 _FAILED_SECONDS = 1.0
-"""The answer to a failed log-in comes after this time, whatever was wrong."""
+"""The delay of the answer to a failed log-in, for every cause."""
 _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY = 401, 403, 429
 _CLOSED = 1008
 _STYLE = (
@@ -257,7 +257,7 @@ def _fields(data: bytes) -> dict[str, str] | None:
 
 
 def _own_path(path: str) -> str:
-    """A path of this console, whatever was given: a link must not lead elsewhere after the log-in."""
+    """A path of this console: after the log-in, no link may lead to another site."""
     is_own = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
     return path if is_own else "/"
 
@@ -268,7 +268,7 @@ def _plain(address: str) -> str:
 
 
 def _network(address: str) -> str:
-    """Whom failed log-ins are counted for: someone with an IPv6 address has 2^64 of them."""
+    """The network that failed log-ins are counted for: one IPv6 user has 2^64 addresses."""
     try:
         found = ipaddress.ip_address(_plain(address))
     except ValueError:

@@ -1,6 +1,6 @@
-"""Sessions of the console: what a cookie stands for. They are in memory only, so a restart ends them.
+"""Sessions of the console, by cookie. They are in memory only, so a restart ends them.
 
-A cookie is 256 random bits. Only its SHA-256 is kept, so that looking it up takes no time that depends on what is kept.
+A cookie is 256 random bits. Only its SHA-256 is kept, so that the time of a lookup reveals nothing about the cookies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks the messages that browsers send on the sockets of their pages, before the toolkit reads them.
 
-The toolkit takes every message for one of its own script and ends in a traceback where it is not. So only what that
-script sends comes through; anything else is dropped, and logged once for each connection:
+The toolkit expects only messages of its own script, and fails with a traceback on others. So only valid messages are
+passed on; others are dropped, and logged once for each connection:
 
     packet    2 | 2probe | 3 | 3probe | 5 | 6 (keeping alive, upgrading) | 1 (the end) | 4 message
     message   0 [object] (hello) | 1 (goodbye) | 2 [number] ["handshake" | "event" | "ack" | ..., object]
@@ -37,7 +37,7 @@ _BAD_REQUEST = 400
 
 
 class CheckedSockets:
-    """An ASGI application whose sockets get no message that makes no sense."""
+    """An ASGI application whose sockets receive only valid messages."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -52,7 +52,7 @@ class CheckedSockets:
             elif scope["method"] == "POST":
                 body = await _understood_body(receive, viewer_of(scope))
                 if body is None:
-                    await refuse(scope, receive, send, _BAD_REQUEST, "no page of the console says this")
+                    await refuse(scope, receive, send, _BAD_REQUEST, "no page of the console sends this")
                     return
                 receive = _once(body)
         await self._application(scope, receive, send)
@@ -110,7 +110,7 @@ def _once(body: bytes) -> Receive:
 
 
 def is_understood(packet: str | None, viewer: Viewer | None = None) -> bool:
-    """None stands for a frame of bytes, which no page sends."""
+    """`None` is a frame of bytes, which no page sends."""
     if packet is None or len(packet) > LARGEST_BYTES:
         return False
     if packet in _KEEPING or packet in ("40", "41"):
@@ -126,7 +126,7 @@ def is_understood(packet: str | None, viewer: Viewer | None = None) -> bool:
 
 
 def _is_own_page(page: str, viewer: Viewer | None) -> bool:
-    """Whether the page, if it is there, was made for the user of the socket."""
+    """Whether the page, if it exists, was created for the user of the socket."""
     if viewer is None or (client := Client.instances.get(page)) is None:
         return True
     owner = viewer_of_page(client)
@@ -143,7 +143,9 @@ def _is_handshake(about: Mapping[str, Any]) -> bool:
 
 
 def _is_event(about: Mapping[str, Any]) -> bool:
-    """Of a listener that the element has. One that is gone is not an error: the page may have changed since."""
+    """Whether it is an event of a listener that the element has. A missing element is not an error: the page may have
+    changed since.
+    """
     number, listener, given = about.get("id"), about.get("listener_id"), about.get("args", [])
     if not isinstance(number, int) or not isinstance(listener, str) or not isinstance(given, list):
         return False

@@ -1,10 +1,10 @@
-"""The protocol of what the pages show: a log directory, a broker, or both.
+"""The protocol of a source of facts for the pages: a log directory, a broker, or both.
 
-What must always be true: any thread may call anything at any time; nothing here changes a file except `compact`; memory
-is bounded, whatever the logs hold; and a source that is gone or damaged is reported in `Overview.notes` or in a
-`trouble`, never by a crash of the page.
+What must always be true: any thread may call any method at any time; only `compact` changes files; memory is bounded
+for any log; a missing or damaged source is reported in `Overview.notes` or in a `trouble`, never by a crash of the
+page.
 
-Methods are of two kinds, and each one's first word says which:
+Methods are of two kinds, named by the first word of the docstring:
 
 - **Quick**: answers from the newest snapshot in memory. Call it while building a page.
 - **Reads**: opens files or asks a broker. Call it in a worker thread, never on the event loop.
@@ -36,7 +36,7 @@ MOST_PAGE_RECORDS = 1_000
 
 
 def always_wanted() -> bool:
-    """For a read that is never cancelled."""
+    """The `is_wanted` of a read that is never cancelled."""
     return True
 
 
@@ -56,7 +56,7 @@ class KeySearch(Protocol):
     """A search on its own thread. It need not be waited for or stopped, but `stop` saves work."""
 
     def progress(self) -> SearchProgress:
-        """Quick. Ask again and again while its state is `running`."""
+        """Quick. Poll it while its state is `running`."""
 
     def found(self) -> tuple[ShownRecord, ...]:
         """Quick. By offset; a bounded number. If there are more, the search stops; another one can start from there."""
@@ -123,17 +123,19 @@ class DownloadFile(Protocol):
     def media_type(self) -> str: ...
 
     def feed(self, records: pa.RecordBatch) -> bytes:
-        """What of the file is complete by now."""
+        """The next complete part of the file."""
 
     def finish(self) -> bytes:
         """The rest of the file."""
 
 
 class Payloads(Protocol):
-    """Keys and values, decoded by schemas. Formats are found out; what is not certain stays bytes, with the reason."""
+    """Keys and values, decoded by schemas. Formats are detected; if that is not certain, the bytes are kept, with the
+    reason.
+    """
 
     def decoded(self, topic: str, partition: int, records: Sequence[ShownRecord]) -> tuple[ShownRecord, ...]:
-        """Reads. The same records with what can be decoded. Never raises: a reason is in the formats."""
+        """Reads. The same records, decoded if possible. Never raises: the reason is in the formats."""
 
     def formats(self, topic: str) -> TopicFormats:
         """Reads. Never raises."""
@@ -145,7 +147,7 @@ class Payloads(Protocol):
         """Reads. All subjects of the topic `_schemas`, or of the registry."""
 
     def forget(self) -> None:
-        """Quick. Read schemas again when they are next asked for."""
+        """Quick. Forget the schemas, so that the next use reads them again."""
 
 
 class Source(Protocol):
@@ -176,10 +178,12 @@ class Source(Protocol):
     def scan_segment(
         self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted
     ) -> SegmentScan:
-        """Reads, up to the whole segment: maybe seconds, as long as it is wanted. Kept until the file changes."""
+        """Reads, up to the whole segment, which may take seconds; stops if it is no longer wanted. Cached until the
+        file changes.
+        """
 
     def known_scan(self, topic: str, partition: int, base_offset: int) -> SegmentScan | None:
-        """Quick. What `scan_segment` has found before, if that still holds for the file."""
+        """Quick. The cached result of `scan_segment`, if the file has not changed."""
 
     def records(
         self,
@@ -203,7 +207,7 @@ class Source(Protocol):
         """Reads. One record with all of its key, value and headers, up to 8 MiB each; None if the offset is a gap."""
 
     def tail(self, topic: str, partition: int, from_offset: int, limit: int = 200) -> RecordPage:
-        """Reads. What has come from `next_offset` of the last page on. If that is more than the limit, the newest."""
+        """Reads. Records from `next_offset` of the last page on. If there are more than the limit, the newest."""
 
     def find_key(
         self, topic: str, partition: int, key: bytes, *, from_offset: int | None = None, limit: int = 100
@@ -211,7 +215,9 @@ class Source(Protocol):
         """Quick. Starts a search for all records with just this key, oldest first. A bounded number run at a time."""
 
     def rehearsal(self, topic: str, partition: int, *, is_wanted: Callable[[], bool] = always_wanted) -> Rehearsal:
-        """Reads the whole log: maybe seconds, as long as it is wanted. Raises `InvalidConfig` if not compacted."""
+        """Reads the whole log, which may take seconds; stops if it is no longer wanted. Raises `InvalidConfig` if not
+        compacted.
+        """
 
     def compaction_command(self, topic: str, partition: int) -> str:
         """Quick. The command line that does what `compact` does."""
@@ -235,7 +241,7 @@ class Source(Protocol):
         """Reads. All entries of all partitions, the newest first, bounded."""
 
     def cleaner(self) -> CleanerFacts:
-        """Quick for a directory's part; with a metrics address, as it was last seen by the refresher."""
+        """Quick for a directory's part; with a metrics address, as of the last refresh."""
 
     def group(self, name: str) -> GroupDetails:
         """Quick. Raises `UnknownGroup`."""

@@ -1,4 +1,4 @@
-"""Who looks at a page, and what that user may do.
+"""The viewer of a page, and the viewer's rights.
 
 The log-in (`duralog.console.login`) puts a `Viewer` into the scope of each request. A console without users has none:
 everyone who reaches it may do everything that `--allow-changes` allows.
@@ -23,7 +23,7 @@ class Viewer:
     has_session: bool
     """Whether there is a session to log out of."""
     is_valid: Callable[[], bool]
-    """Whether the session is open and the user's line in the file of users is as it was."""
+    """Whether the session is open and the user's line in the users file is unchanged."""
 
 
 def viewer_of(scope: Mapping[str, Any]) -> Viewer | None:
@@ -36,7 +36,7 @@ def viewer_of_page(client: Client) -> Viewer | None:
 
 
 def viewer_here() -> Viewer | None:
-    """Of the page that is being built, or whose event is being handled."""
+    """The viewer of the page that is being built, or whose event is being handled."""
     return viewer_of_page(ui.context.client)
 
 

@@ -1,1 +1,1 @@
-"""What the console can change, each change with the command that does the same. Only `changer` opens anything."""
+"""The changes that the console can make, each with the equivalent command. Only `changer` opens anything."""

@@ -1,4 +1,4 @@
-"""A change that a reader asks for: what it would do, the command that does the same, and doing it."""
+"""A change that a user requests: its preview, the equivalent command, and its execution."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from duralog.errors import DuralogError
 from duralog.operations.target import Target
 
 MOST_ROWS = 500
-"""Of a preview; the rest is counted."""
+"""The most rows of a preview; the rest is counted."""
 
 
 class WrongInput(DuralogError):
-    """What was typed into a field cannot be used. The sentence says what to type."""
+    """The input of a field is invalid. The message says what to enter."""
 
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -38,13 +38,13 @@ class Change(Protocol):
         """What a user needs to make it."""
 
     def arguments(self, where: Sequence[str]) -> list[str]:
-        """Of the `duralog` command that does the same; `where` names the directory or broker."""
+        """The arguments of the equivalent `duralog` command; `where` names the directory or broker."""
 
     def input(self) -> str | None:
         """The standard input of that command, if it needs one."""
 
     def preview(self, target: Target) -> Preview:
-        """Reads only. Raises what `carry_out` would, as far as that is known before."""
+        """Reads only. Raises the errors of `carry_out`, as far as they are known beforehand."""
 
     def carry_out(self, target: Target) -> str:
         """Returns a sentence about what was done."""

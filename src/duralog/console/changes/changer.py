@@ -1,7 +1,7 @@
 """Makes changes: opens the broker, or the directory for as long as a change takes, one change at a time.
 
-A console that was given a broker changes everything through it, also if it reads the directory: the broker holds the
-lock, checks, and audits. A directory without a broker is locked meanwhile.
+A console with a broker makes all changes through it, even if it also has the directory: the broker holds the lock,
+checks, and audits. Without a broker, the directory is locked during a change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duralog.operations.target import Target, opened_broker, opened_directory
 _logger = logging.getLogger(__name__)
 
 _LONGEST_INPUT = 32_000
-"""Characters that a shell's command line takes everywhere."""
+"""A command line of this length works in every shell."""
 _NOT_ALLOWED = "This console was started without --allow-changes. The command does the same:"
 
 
@@ -48,7 +48,7 @@ class ChangedPlace:
 
 
 class Changer:
-    """Any thread may call anything, but the event loop only `why_not`: the rest opens files or asks a broker."""
+    """Any thread may call any method, but the event loop only `why_not`: the others open files or call a broker."""
 
     def __init__(
         self, place: ChangedPlace, *, is_allowed: bool = False, after: Callable[[], None] = lambda: None

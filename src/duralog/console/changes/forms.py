@@ -1,7 +1,7 @@
-"""The forms of the dialogs: their fields, and what was typed into them as a change.
+"""The forms of the dialogs: their fields, and the change that the input describes.
 
-What comes from a browser is untrusted: every value is a text of a bounded length here, choices are checked against
-those that were offered, and names by the validators that a broker uses. `WrongInput` names the field.
+Input from a browser is untrusted: every value is a text of bounded length, choices must be among the offered ones, and
+names are checked by a broker's validators. `WrongInput` names the field.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Field:
 class Form:
     title: str
     verb: str
-    """What the last button does: `Create`."""
+    """The label of the last button: `Create`."""
     fields: tuple[Field, ...]
     read: Callable[[Values], Change]
     """Raises `WrongInput`."""
@@ -63,10 +63,10 @@ class Form:
     is_harmful: bool = False
     """Whether something is lost for good."""
     leads_to: str | None = field(default=None)
-    """The page that is opened when it is done, as there is nothing more to see on this one."""
+    """The page to open afterwards, since this one has nothing left to show."""
 
     def change(self, given: object) -> Change:
-        """What the browser sent, as a change."""
+        """The change that the browser's input describes."""
         return self.read(self._values(given))
 
     def _values(self, given: object) -> dict[str, str]:
@@ -80,7 +80,7 @@ class Form:
                 raise WrongInput(each.name, f"{each.label}: at most {longest:,} characters")
             try:
                 value.encode()
-            except UnicodeEncodeError:  # Half a character.
+            except UnicodeEncodeError:  # A lone surrogate.
                 raise WrongInput(each.name, f"{each.label}: not a text") from None
             if each.kind == "select" and value not in [choice for choice, _ in each.choices]:
                 raise WrongInput(each.name, f"{each.label}: not one of the choices")

@@ -27,7 +27,7 @@ _EVICT = Field(
     name="evict",
     label="Remove members that have not left the group",
     kind="check",
-    about="The directory has the members of the last write. Consumers that come back join again.",
+    about="The directory lists the members at the last write. Running consumers join again.",
 )
 
 
@@ -40,7 +40,8 @@ def reset_group_form(
     parse_when: Callable[[str], int],
     now_ms: Callable[[], int],
 ) -> Form:
-    """`topics` are all that could be chosen, with their partitions; `committed` those that the group has offsets of.
+    """`topics` are all topics to choose from, with their partitions; `committed` those with committed offsets of the
+    group.
 
     `parse_when` reads a date and time in the zone of the reader. Raises `ValueError`.
     """

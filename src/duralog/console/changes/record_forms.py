@@ -1,7 +1,7 @@
-"""The form for a record: typed in, or filled with one that is shown.
+"""The form for a record: empty, or filled with a shown record.
 
-A record that is sent again keeps its bytes: what is binary or large stays here, and only what the reader chooses to
-type is replaced.
+A record that is sent again keeps its bytes: binary or large parts stay on the server, and only the parts that the user
+edits are replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from duralog.format.record import Header, Record
 
 _TEXT, _JSON, _BASE64, _NONE, _SAME = "text", "json", "base64", "none", "same"
 _MOST_TYPED_BYTES = 256 << 10
-"""What is larger is sent again as it is, not put into the form."""
+"""Larger parts are sent again unchanged, and not shown in the form."""
 _MOST_HEADERS = 1_000
 _LARGEST_READ_BYTES = 8 << 20
 """Of each part: `Source.record` gives no more."""
@@ -178,7 +178,7 @@ def _headers_of(values: Values) -> list[Header]:
 
 
 def _header_lines(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
-    """Headers as they would be typed; None if that is not possible, or long."""
+    """Headers as text for the form; None if that is impossible or too long."""
     lines = []
     for name, value in headers:
         try:

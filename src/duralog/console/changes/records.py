@@ -1,4 +1,4 @@
-"""Producing one record, typed in or copied from one that is shown."""
+"""Producing one record, entered or copied from a shown one."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def create_topic_form() -> Form:
                 label="Configs",
                 kind="area",
                 placeholder="cleanup.policy=compact\nretention.ms=604800000",
-                about="One NAME=VALUE on a line. What is not given has its default.",
+                about="One NAME=VALUE per line. Other configs have their defaults.",
             ),
         ),
         read=read,
@@ -103,7 +103,7 @@ def broker_config_form(name: str, value: str, about: str, *, is_set: bool) -> Fo
         label="For all brokers of the cluster",
         kind="check",
         when=("what", (_SET,)),
-        about="Otherwise for this broker, which wins over what is set for all.",
+        about="Otherwise for this broker, whose own value has priority.",
     )
     fields = (*_config_fields(value, BROKER_CONFIGS.get(name), is_set=is_set), for_all)
     return Form(title=name, about=about, verb="Change config", fields=fields, read=read)

@@ -57,11 +57,11 @@ class AlterTopic(WithoutInput):
         target.check_alteration(self.topic, self.configs, self.partitions)
         if self.partitions is not None:
             return Preview(
-                sentence=f"{self.topic} gets {plural(self.partitions, 'partition')} in all. There is no way back.",
-                notes=("New records of a key may go to another partition than its old ones.",),
+                sentence=f"{self.topic} gets {plural(self.partitions, 'partition')} in all. This cannot be undone.",
+                notes=("New records of a key may go to another partition than the existing ones.",),
             )
         before = {entry.name: entry.text for entry in target.topic_configs(self.topic)}
-        return config_preview(f"{self.topic} gets other configs, at once.", before, self.configs)
+        return config_preview(f"The configs of {self.topic} change at once.", before, self.configs)
 
     def carry_out(self, target: Target) -> str:
         target.alter_topic(self.topic, self.configs, self.partitions)
@@ -74,9 +74,9 @@ class AlterTopic(WithoutInput):
 class DeleteTopic(WithoutInput):
     topic: str
     topic_id: str | None
-    """As the reader saw it. A topic of the same name that was created since is another one, and stays."""
+    """The id that the user saw. A topic of the same name that was created since is not deleted."""
     about: str
-    """What goes: `3 partitions, 1.5 GiB`."""
+    """What is deleted: `3 partitions, 1.5 GiB`."""
     role: Role = Role.ADMINISTER
 
     def arguments(self, where: Sequence[str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""Facts in, pictures and texts out. Nothing here knows of browsers or files."""
+"""Turns facts into pictures and texts. Nothing here depends on browsers or files."""

@@ -1,4 +1,4 @@
-"""What the compaction page says of a log in numbers: what is clean, new and too new, and what a run did to it."""
+"""The figures of the compaction page: the clean, new and too new parts of a log, and the result of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BarPart:
 
 
 def zone_bar(facts: PartitionFacts) -> list[BarPart]:
-    """The bytes of the log by what they are to the cleaner; empty parts are left out."""
+    """The bytes of the log by their state for the cleaner; empty parts are left out."""
     sizes = dict.fromkeys((Zone.CLEAN, Zone.DIRTY, Zone.WAITING), 0)
     dirty = facts.first_dirty_offset
     if dirty is None:
@@ -40,14 +40,16 @@ def zone_bar(facts: PartitionFacts) -> list[BarPart]:
 
 
 def rehearsal_bars(rehearsal: Rehearsal) -> list[tuple[str, list[BarPart]]]:
-    """What would stay and what would go: of the log's bytes, and of the records that would be read."""
+    """The parts that would stay and that would be removed: of the log's bytes, and of the records that would be
+    read.
+    """
     if not rehearsal.would_run:
         return []
     freed = max(rehearsal.bytes_before - rehearsal.bytes_after, 0)
     untouched = max(rehearsal.size_bytes - rehearsal.bytes_before, 0)
     in_bytes = [
-        BarPart("clean", rehearsal.bytes_after, f"would stay: {bytes_text(rehearsal.bytes_after)}"),
-        BarPart("went", freed, f"would go: {bytes_text(freed)}"),
+        BarPart("clean", rehearsal.bytes_after, f"kept: {bytes_text(rehearsal.bytes_after)}"),
+        BarPart("went", freed, f"removable: {bytes_text(freed)}"),
         BarPart("waiting", untouched, f"not touched: {bytes_text(untouched)}"),
     ]
     in_records = [
@@ -62,12 +64,12 @@ def rehearsal_bars(rehearsal: Rehearsal) -> list[tuple[str, list[BarPart]]]:
 
 
 def result_bars(result: CompactionResult) -> tuple[list[BarPart], list[BarPart]]:
-    """The log before, and after with what went."""
+    """The log before and after, with the removed part."""
     gone = max(result.size_before - result.size_after, 0)
     before = [BarPart("before", result.size_before, bytes_text(result.size_before))]
     after = [BarPart("clean", result.size_after, bytes_text(result.size_after))]
     if gone:
-        after.append(BarPart("went", gone, f"gone: {bytes_text(gone)}, {share_text(gone / result.size_before)}"))
+        after.append(BarPart("went", gone, f"removed: {bytes_text(gone)}, {share_text(gone / result.size_before)}"))
     return before, after
 
 
@@ -119,7 +121,7 @@ def overall_share(view: CompactionView) -> float:
 
 
 def cleaner_figures(facts: PartitionFacts) -> list[Figure]:
-    """How the cleaner stands to this log."""
+    """The cleaner's figures for this log."""
     is_due = facts.why_not_compacted is None
     checkpoint = "never" if facts.checkpoint is None else number_text(facts.checkpoint)
     limit = "" if facts.min_dirty_ratio is None else f"starts above {share_text(facts.min_dirty_ratio)}"

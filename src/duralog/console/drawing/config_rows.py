@@ -32,20 +32,20 @@ _EMPTY = "(empty)"
 class ConfigRow:
     name: str
     value: str
-    """As it is shown."""
+    """The value as shown."""
     in_words: str
     """`7 days`; empty where the value says it already."""
     default: str
     source: str
     about: str
-    """What it is for, in a sentence."""
+    """Its purpose, in a sentence."""
     is_default: bool
     is_set_here: bool
     """Whether it is stored, for the topic or for brokers, so that it can be reset."""
     can_change: bool
-    """Not if it is read when a broker starts."""
+    """False if it is only read when a broker starts."""
     typed: str
-    """The value as it would be typed; empty for a secret."""
+    """The value as input; empty for a secret."""
 
 
 def config_rows(
@@ -73,7 +73,7 @@ def _row(entry: Entry, definition: ConfigDef | None, stored: frozenset[int]) -> 
 
 
 def _default(entry: Entry, definition: ConfigDef | None) -> str:
-    """What the config would be without anything that was set."""
+    """The value of the config if it was not set anywhere."""
     for value in entry.values:
         if value.source == DEFAULT_SOURCE and value.name == entry.name:
             return _shown(value.text)

@@ -1,4 +1,4 @@
-"""What is wrong, or good to know, the worst first. A healthy internal topic is not worth a line."""
+"""Problems and information, the most severe first. Healthy internal topics are not listed."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _CLEANER_FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
     "cleaner_dirty_percent": ("Dirtiest log", lambda value: share_text(value / 100)),
     "cleaner_backlog_bytes": ("To compact", _bytes),
     "cleaner_seconds": ("Longest of the last compactions", lambda value: duration_text(round(value * 1000))),
-    "uncleanable_partitions": ("Partitions given up", _number),
+    "uncleanable_partitions": ("Uncleanable partitions", _number),
     "uncleanable_bytes": ("To compact in those", _bytes),
 }
-"""Of the broker's /metrics: what they are called on the page, and how they are written."""
+"""Metrics of the broker: their labels on the page, and their format."""
 
 
 def health_items(

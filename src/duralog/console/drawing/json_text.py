@@ -1,8 +1,8 @@
-"""JSON laid out for reading: one member a line, and each token with what it is, so that it can be coloured.
+"""JSON laid out for reading: one member per line, each token with its kind, so that it can be coloured.
 
-Only white space changes. Numbers stay as they are written (`1.10`, `1e400`, `12345678901234567890`), members that come
-twice come twice, escapes stay escapes: what is shown is what is in the record. Text that is not JSON, or no object or
-list, gives None; so does what is nested too deeply.
+Only white space changes. Numbers keep their notation (`1.10`, `1e400`, `12345678901234567890`), duplicate members are
+kept, escapes stay escapes: the page shows exactly the content of the record. Text that is not a JSON object or list, or
+is nested too deeply, gives None.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def pretty_json(text: str) -> list[Token] | None:
 
 
 def _unread(_text: str) -> int:
-    """Only whether it is a number counts: reading one of a million digits would take minutes."""
+    """Numbers are not parsed: one with a million digits would take minutes."""
     return 0
 
 

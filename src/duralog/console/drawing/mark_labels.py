@@ -1,8 +1,7 @@
-"""Labels above an axis, each on a line down to its place: laid out so that no two lie on each other.
+"""Labels above an axis, each with a line down to its position, laid out without overlaps.
 
 A label is written to the right of its line, or to the left where the picture ends. Labels that would overlap go to
-different lanes; lane 0 is next to the axis. Widths are estimates on the wide side, so that what fits here fits on the
-page.
+different lanes; lane 0 is next to the axis. Widths are estimated generously, so that labels fit on the page.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ LANE_HEIGHT = 19.0
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One of the things that lie at the same offset."""
+    """One of several names at the same offset."""
 
     marker: str
-    """How tests find it."""
+    """The id that tests use."""
     text: str
     short: str
-    """On a narrow picture."""
+    """The text on a narrow picture."""
     tip: str = ""
 
 
@@ -50,9 +49,9 @@ class PlacedMark:
 
 
 def place(marks: Sequence[Mark], width: float) -> list[PlacedMark]:
-    """Lanes for all marks. Where a full text is wider than half the picture, the short one stands for it.
+    """Lanes for all marks. If the full text is wider than half the picture, the short one is used.
 
-    Of the ways to stack labels, one is taken in which no line goes through a label below its own, if there is one.
+    If possible, the stacking is one in which no line crosses another label.
     """
     # Labels left of their lines from the left, then those right of their lines from the right: mostly this is it.
     shaped = sorted(
@@ -73,7 +72,7 @@ def _stacks(shaped: Sequence[PlacedMark]) -> Iterator[list[PlacedMark]]:
 
 
 def _left_of_line(placed: PlacedMark) -> PlacedMark:
-    """Written to the left of its line, if there is room."""
+    """Placed to the left of its line, if there is room."""
     left = placed.mark.at - (placed.right - placed.left)
     return (
         placed

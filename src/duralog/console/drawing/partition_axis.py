@@ -1,8 +1,8 @@
-"""Where an offset lies across the picture of a partition: to scale in offsets, or in bytes of the log.
+"""The horizontal axis of a partition's picture: to scale in offsets, or in bytes of the log.
 
 A compacted log has wide ranges of offsets with few bytes in them, so the same segments look quite different on the two
-axes. Both are one thing, a line through knots: offsets on one side, amounts (offsets or bytes) on the other. Everything
-here is arithmetic on integers until the last step: an offset of 2**62 is as good as any.
+axes. Both are a piecewise linear function from offsets to amounts (offsets or bytes). The arithmetic is on integers
+until the last step, so an offset of 2**62 is exact.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AxisKind(StrEnum):
 class Axis:
     kind: AxisKind
     offsets: tuple[int, ...]
-    """Rising. Below the first and above the last, the line is flat."""
+    """Rising. Below the first and above the last, the function is constant."""
     amounts: tuple[int, ...]
     width: float
     """Of the picture, in points; the axis takes all of it."""
@@ -46,7 +46,7 @@ class Axis:
         return self._across(self._amount_of(offset))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Round amounts and where they are, as many as can be read next to each other."""
+        """Round amounts and their positions, as many as fit legibly."""
         low, high = self.amounts[0], self.amounts[-1]
         widest = len(self._tick_text(high)) * _CHARACTER_POINTS + 28
         step = round_step(high - low, max(2, int(self.width / widest)), in_bytes=self.kind is AxisKind.BYTES)
@@ -98,7 +98,7 @@ def _bytes_axis(segments: Sequence[SegmentFacts], width: float) -> Axis:
 
 
 def suggested_axis(facts: PartitionFacts) -> AxisKind:
-    """Offsets, unless most of the bytes would be squeezed into a sliver of the picture."""
+    """Offsets, unless most of the bytes would fill only a small part of the picture."""
     span = facts.end_offset - min([facts.start_offset, *(segment.base_offset for segment in facts.segments[:1])])
     total = sum(segment.size_bytes for segment in facts.segments)
     if len(facts.segments) < 2 or span <= 0 or not total:
@@ -118,7 +118,7 @@ def _bytes_an_offset(segment: SegmentFacts) -> float:
 
 
 def round_step(span: int, wanted: int, *, in_bytes: bool = False) -> int:
-    """The smallest step that people count in, with at most `wanted` of it in the span."""
+    """The smallest round step, with at most `wanted` steps in the span."""
     if in_bytes:
         step = 1
         while span // step > wanted:

@@ -1,4 +1,4 @@
-"""The segments of a partition as blocks that can be drawn and pointed at: neighbours too thin to see go together.
+"""The segments of a partition as blocks that can be drawn and selected: neighbours that are too thin are merged.
 
 A log of 5,000 segments has more of them than a screen has columns. Blocks keep the order and lose nothing: their sizes
 add up to the log's, and each segment is in just one of them.
@@ -17,21 +17,22 @@ from duralog.console.facts.partitions import PartitionFacts, SegmentFacts
 THINNEST = 4.0
 """Points across, of a block that can be seen and pointed at."""
 _TOO_HIGH_SHARE = 0.02
-"""So much of the width may be higher than the picture, so that one dense segment does not flatten all others."""
+"""This share of the width may exceed the height of the picture, so that one dense segment does not flatten all
+others."""
 
 
 class Zone(StrEnum):
-    """What a part of the log is to the cleaner."""
+    """The state of a part of the log for the cleaner."""
 
     GONE = "gone"
     """Below the log's start: still in a file, no longer in the log."""
     CLEAN = "clean"
     DIRTY = "dirty"
-    """New since the last compaction, and the next one may take it up."""
+    """New since the last compaction, and the next one may compact it."""
     WAITING = "waiting"
-    """New, and nothing may compact it yet."""
+    """New, and may not be compacted yet."""
     PLAIN = "plain"
-    """Of a log that is not compacted, or of which that is not known."""
+    """Of a log that is not compacted, or whose policy is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Block:
     left: float
     right: float
     height: float
-    """0 to 1: how many bytes an offset has, against the densest blocks. Always 1 on an axis of bytes."""
+    """0 to 1: bytes per offset, relative to the densest blocks. Always 1 on an axis of bytes."""
 
     @property
     def base_offset(self) -> int:
@@ -95,7 +96,7 @@ def _grouped(segments: Sequence[SegmentFacts], axis: Axis) -> Iterator[list[Segm
     group: list[SegmentFacts] = []
     for segment in segments:
         is_wide = axis.at(segment.next_offset) - axis.at(segment.base_offset) >= THINNEST
-        # The active segment is what people look for, so it is never lost in a group.
+        # Users look for the active segment, so it is never merged.
         if group and (is_wide or segment.is_active):
             yield group
             group = []

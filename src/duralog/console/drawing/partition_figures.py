@@ -1,4 +1,4 @@
-"""The words and numbers next to the picture of a partition. Facts in, texts out."""
+"""The words and numbers next to the picture of a partition."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def headline(facts: PartitionFacts) -> str:
 
 
 def offset_figures(facts: PartitionFacts, zone: ReaderZone) -> list[Figure]:
-    """From the left of the picture to its right."""
+    """In order, from left to right in the picture."""
     figures = [
         Figure("start-offset", "Log start", number_text(facts.start_offset), "Nothing below it can be read."),
     ]
@@ -121,7 +121,7 @@ def config_figures(facts: PartitionFacts) -> list[Figure]:
     figures = []
     for name, value in sorted(facts.configs.items()):
         known = TOPIC_CONFIGS.get(name)
-        # One that was set to the very default is none of them.
+        # A config that is set to its default is left out.
         if known is None or known.default is None or known.text(known.default) != value:
             about = "" if known is None else known.doc
             figures.append(Figure(f"config-{name}", name, value, value_in_words(name, value), about))
@@ -129,7 +129,7 @@ def config_figures(facts: PartitionFacts) -> list[Figure]:
 
 
 def segment_figures(segment: SegmentFacts, zone: ReaderZone) -> list[Figure]:
-    """What is known of a segment without reading it."""
+    """The figures of a segment that need no reading of it."""
     span = segment.next_offset - segment.base_offset
     density = segment.index_density_bytes
     return [
@@ -177,7 +177,7 @@ def group_figures(block: Block, zone: ReaderZone) -> list[Figure]:
 
 
 def scan_figures(scan: SegmentScan) -> list[Figure]:
-    """What was found by reading the segment."""
+    """The figures that were found by reading the segment."""
     span = 0 if scan.last_offset is None else scan.last_offset + 1 - scan.base_offset
     kept = f"{share_text(scan.records / span)} of its offsets" if span > 0 else ""
     controls = f", {counted(scan.control_batches, 'control batch')}" if scan.control_batches else ""
@@ -213,7 +213,7 @@ def _dirty_words(facts: PartitionFacts) -> str:
     if facts.checkpoint is None:
         return "Never compacted."
     if facts.why_not_compacted is None:
-        return "A cleaner would take it up now."
+        return "A cleaner would compact it now."
     return facts.why_not_compacted
 
 

@@ -1,12 +1,12 @@
-"""A partition as a picture: its segments to scale, what the cleaner thinks of them, and where the marks stand.
+"""A partition as a picture: its segments to scale, their state for the cleaner, and the marked offsets.
 
-Facts in, SVG out, as text. On the axis of offsets a block is as wide as its offsets and filled as high as it has bytes
-for each: what compaction took away is seen as a low part. On the axis of bytes blocks are as wide as their files.
-Below, round offsets or bytes and the times at which segments begin. Only numbers and words of ours are in the SVG, and
-all of them are escaped. Colours are classes of the page's stylesheet.
+The result is SVG text. On the axis of offsets, a block is as wide as its offsets and as high as its bytes per offset:
+compacted parts are low. On the axis of bytes blocks are as wide as their files. Below, round offsets or bytes and the
+times at which segments begin. The SVG contains only our own numbers and words, all escaped. Colours are
+classes of the page's stylesheet.
 
-A segment can be pointed at: `data-base-offset` names the first one of a block. One block takes part in the order of
-the Tab key; the arrow keys lead from it to the others.
+A segment can be pointed at: `data-base-offset` names the first one of a block. One block is in the tab order; the arrow
+keys move to the others.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def draw(
 
 
 def summary(facts: PartitionFacts) -> str:
-    """The picture in a sentence, for those who do not see it."""
+    """The picture in a sentence, for screen readers."""
     name = f"{facts.topic}-{facts.partition}"
     if facts.start_offset == facts.end_offset:
         return f"{name} has no records; the next offset is {number_text(facts.end_offset)}"
@@ -170,7 +170,7 @@ def _block(block: Block, axis: Axis, zones: Sequence[tuple[int, int, Zone]], top
 
 
 def _pieces(block: Block, axis: Axis, zones: Sequence[tuple[int, int, Zone]]) -> list[tuple[float, float, Zone]]:
-    """A block cut where a zone ends in it."""
+    """A block, divided where a zone ends in it."""
     found: list[tuple[float, float, Zone]] = []
     for low, high, zone in zones:
         if high <= block.base_offset or low >= block.next_offset:
@@ -202,7 +202,7 @@ def _ticks(axis: Axis, y: float, *, has_records: bool) -> list[str]:
 
 
 def _times(facts: PartitionFacts, blocks: Sequence[Block], axis: Axis, y: float, zone: tzinfo) -> list[str]:
-    """When blocks begin: the first and the latest time always, others where there is room."""
+    """The start times of blocks: always the first and the latest, others if there is room."""
     times = time_range(facts)
     if times is None or not blocks:
         return []
@@ -242,7 +242,7 @@ def _day(time_ms: int, zone: tzinfo) -> date | None:
 
 
 def _moment(time_ms: int, zone: tzinfo) -> datetime | None:
-    """None for what is beyond the calendar."""
+    """None for a time beyond the calendar."""
     try:
         return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(zone)
     except (OverflowError, ValueError, OSError):

@@ -1,7 +1,7 @@
-"""Times as the reader's clock shows them, and as the reader types them.
+"""Times in the reader's time zone: formatted and parsed.
 
-The zone is the browser's. What is shown can be typed: `2026-01-31 23:59:59.123`, and in the hour that a clock shows
-twice, `2026-10-25 02:30:00 +01:00`. Links have no zone: a moment in a link is in UTC, an age stays an age.
+The zone is the browser's. Every shown format can be entered: `2026-01-31 23:59:59.123`, and in the hour that a clock
+shows twice, `2026-10-25 02:30:00 +01:00`. Links have no zone: a moment in a link is in UTC, and an age stays relative.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INT64_MAX = 2**63 - 1
 
 
 class NotATime(ValueError):
-    """The sentence says what would be one."""
+    """The message says which formats are valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ReaderZone:
         return self.name if moment is None or self.name == "UTC" else f"{self.name}, UTC{_offset_text(moment)} now"
 
     def parse(self, text: str, *, now_ms: int) -> int:
-        """Milliseconds since 1970 of what a reader typed, or of what `text` gave. Raises `NotATime`."""
+        """Parse the input of a reader, or the output of `text`, to milliseconds since 1970. Raises `NotATime`."""
         typed = text.strip()[:_LONGEST_TIME]
         age = _AGE.fullmatch(typed)
         try:
@@ -82,12 +82,12 @@ class ReaderZone:
         return milliseconds
 
     def link(self, text: str) -> str:
-        """What was typed, as it is in a link: the same moment, or the same age, for readers in all zones."""
+        """The input as text for a link: the same moment, or the same age, for readers in all zones."""
         age = _AGE.fullmatch(text.strip())
         return f"-{age[1]}" if age else format_time(self.parse(text, now_ms=0))
 
     def typed(self, link: str) -> str:
-        """The time of a link, as this reader would type it."""
+        """The time of a link, as this reader would enter it."""
         return link if _AGE.fullmatch(link) else self.text(IN_UTC.parse(link, now_ms=0), timespec="milliseconds")
 
     def moment(self, timestamp_ms: int) -> datetime | None:

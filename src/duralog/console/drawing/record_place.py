@@ -1,9 +1,8 @@
-"""Which part of a log a page of records shows, and its address, which can be shared and gone back to.
+"""The part of a log that a page of records shows, and its address, which can be shared and kept in the history.
 
 `?offset=120`, `?offset=120&back=1` (the records before), `?time=-1h`, `?key=user-17&offset=500` (search from there),
 `?follow=1`, nothing for the newest ones; `&open=123` for the record that is opened. A key that is not text is
-`key=0x00ff`. Everything in an address is untrusted: for what cannot be understood, the page shows a sentence and the
-newest records instead.
+`key=0x00ff`. Everything in an address is untrusted: if it is invalid, the page shows a message and the newest records.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LONGEST_KEY = 4_096
 
 
 class NotAPlace(ValueError):
-    """What was typed, or is in an address, does not name a place in a log. The sentence says what would."""
+    """The input, or an address, does not name a place in a log. The message says what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Place:
     is_backwards: bool = False
     """The records below the offset."""
     time: str | None = None
-    """A moment in UTC, or an age, which stays an age: a shared link means the same from when it is opened."""
+    """A moment in UTC, or an age, which is relative to when a link is opened."""
     key: str | None = None
     is_followed: bool = False
     opened: int | None = None
@@ -101,7 +100,7 @@ def parse_key(text: str) -> bytes:
         try:
             return bytes.fromhex(text[2:])
         except ValueError:
-            # A key that happens to begin like this.
+            # A text key that begins with 0x.
             return text.encode("utf-8", "surrogatepass")
     return text.encode("utf-8", "surrogatepass")
 

@@ -1,7 +1,6 @@
 """Records as the browser of records shows them: a row of the list, and the panel of the one that is opened.
 
-Facts in, plain values out, which the components of `assets/` show as text. Offsets are text: numbers of a browser have
-53 bits.
+Plain values, which the components of `assets/` show as text. Offsets are text, since browser numbers have 53 bits.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _TAGS = {"tombstone": "tombstone", "aborted": "aborted", "open": "undecided", "m
 
 
 def decoded_of(record: ShownRecord, part: str) -> ShownPayload | None:
-    """What was decoded of a key or a value; None if it is shown as it is."""
+    """The decoded key or value; None if it is shown as bytes."""
     return record.decoded_key if part == "key" else record.decoded_value
 
 
 def payload(record: ShownRecord, part: str) -> bytes | None:
-    """What a row shows of a key or a value."""
+    """The part of a key or a value that a row shows."""
     decoded = decoded_of(record, part)
     if decoded is not None and decoded.text is not None:
         return decoded.text.encode("utf-8", "replace")
@@ -77,7 +76,7 @@ def topic_row_of(placed: PlacedRecord, zone: ReaderZone) -> dict[str, Any]:
 def panel_of(
     topic: str, partition: int, record: ShownRecord, forms: dict[str, Form], zone: ReaderZone
 ) -> dict[str, Any]:
-    """`forms` are those that the reader has chosen for `key` and `value`."""
+    """`forms` are the reader's choices for `key` and `value`."""
     kind = kind_of(record)
     facts = [
         ["Time", zone.text(record.timestamp_ms, timespec="milliseconds"), zone.exact(record.timestamp_ms)],
@@ -140,7 +139,7 @@ def _part(name: str, record: ShownRecord, form: Form | None) -> dict[str, Any]:
 
 
 def _schema(decoded: ShownPayload | None) -> dict[str, str]:
-    """Which schema wrote it, the page of it, and why it did not decode."""
+    """The schema that wrote it, its page, and why it did not decode."""
     if decoded is None:
         return {"schema": "", "schemaPath": "", "reason": ""}
     path = "" if decoded.subject is None else subject_path(decoded.subject, decoded.version)

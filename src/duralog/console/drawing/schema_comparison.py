@@ -1,4 +1,4 @@
-"""Two versions of a subject, compared: fields, lines, and whether each can read what the other wrote.
+"""Compares two versions of a subject: fields, lines, and whether each can read the other's records.
 
 The verdicts are those of `duralog.schemas.compatibility`, by which the registry of `duralog serve` accepts schemas.
 Compiling Protobuf takes half a second: not for the event loop.
@@ -25,7 +25,7 @@ class Verdict:
     question: str
     """`Version 3 reads records of version 2`."""
     problems: tuple[str, ...] | None
-    """None if it cannot be said: a schema does not parse."""
+    """None if unknown: a schema does not parse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Comparison:
     level: str
     """Of the subject."""
     is_level_met: bool | None
-    """Whether the newer version goes with the older one at this level. None if it cannot be said."""
+    """Whether the newer version is compatible with the older one at this level. None if unknown."""
     trouble: str | None = None
     """Why the versions cannot be compared by their meaning."""
 

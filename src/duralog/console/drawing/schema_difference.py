@@ -1,6 +1,6 @@
-"""Two versions of a schema: which fields came, went and changed, and the lines of their texts side by side.
+"""The differences of two schema versions: added, removed and changed fields, and their texts side by side.
 
-Texts of JSON are laid out first, so that only what they say differs. Both results are bounded.
+JSON texts are laid out first, so that only content differs. Both results are bounded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def laid_out(type_: SchemaType, text: str) -> str:
 
 
 def field_changes(before: Fields, after: Fields) -> list[FieldChange]:
-    """In the order of the newer schema; what went comes last."""
+    """In the order of the newer schema; removed fields come last."""
     found: list[FieldChange] = []
     for path, declared in after.items():
         if path not in before:
@@ -66,7 +66,7 @@ def field_changes(before: Fields, after: Fields) -> list[FieldChange]:
 
 
 def lines_of(before: str, after: str) -> list[Line]:
-    """Equal stretches are shortened to a few lines around what differs."""
+    """Runs of equal lines are shortened to a few lines around the differences."""
     left, right = before.splitlines()[:MOST_LINES], after.splitlines()[:MOST_LINES]
     found: list[Line] = []
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)

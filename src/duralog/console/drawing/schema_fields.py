@@ -1,4 +1,4 @@
-"""The fields of a schema, flat: a path and what is declared there, so that two versions can be compared by name.
+"""The fields of a schema as a flat list of paths and declarations, so that two versions can be compared by name.
 
 | type | a path | what is declared |
 |---|---|---|
@@ -6,8 +6,8 @@
 | JSON Schema | `customer.name`, `items[].price` | `string, required` |
 | Protobuf | `Order.items` | `3: repeated Item` |
 
-A named type is followed once on each path. Nothing here checks a schema: what is not understood is left out, and the
-texts are compared as well. Memory and depth are bounded.
+A named type is followed once on each path. Schemas are not validated here: unknown parts are left out, and the texts
+are compared as well. Memory and depth are bounded.
 """
 
 from __future__ import annotations

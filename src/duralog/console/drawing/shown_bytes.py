@@ -1,8 +1,7 @@
-"""Keys, values and headers as people can read them: JSON laid out, text, or hexadecimal where the bytes are neither.
+"""Keys, values and headers in readable form: JSON laid out, text, or hexadecimal for other bytes.
 
-The bytes are not trusted. Control characters and those that turn the direction of text round are shown as escapes,
-never as themselves. What comes out are texts, to be shown as text. All of it is bounded: what is longer than a limit is
-cut, and says so.
+The bytes are not trusted. Control characters and those that change the direction of text are shown as escapes. The
+results are text, to be shown as text, and bounded: longer values are truncated, with a note.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ LONGEST_PREVIEW = 160
 """Characters, in a row of a list."""
 LONGEST_JSON_BYTES = 1 << 19
 LONGEST_SHOWN_CHARACTERS = 1 << 18
-"""Of a laid out value: a browser draws so much without a pause."""
+"""Of a laid out value: a browser can draw this much without a pause."""
 _MOST_COLOURED = 12_000
-"""Tokens: of a larger document, the lines stay and the colours go."""
+"""Tokens: a larger document is shown without colours."""
 _HEX_BYTES = 8
 """On a line: it fits a phone."""
 _LONGEST_HEX_BYTES = 1 << 14
@@ -42,7 +41,7 @@ class Shown:
     form: Form
     tokens: tuple[Token, ...]
     is_cut: bool
-    """More of the bytes than is here was given."""
+    """There are more bytes than are given here."""
 
     @property
     def text(self) -> str:
@@ -50,7 +49,7 @@ class Shown:
 
 
 def preview(data: bytes | None, longest: int = LONGEST_PREVIEW) -> str:
-    """One line, and not more of it than a row can show."""
+    """One line, truncated to the width of a row."""
     if data is None:
         return "null"
     text = text_of(data[: 4 * longest], is_cut=len(data) > 4 * longest)
@@ -62,7 +61,7 @@ def preview(data: bytes | None, longest: int = LONGEST_PREVIEW) -> str:
 
 
 def shown(data: bytes | None, form: Form | None = None) -> Shown:
-    """In the given form, if the bytes can take it; otherwise in the first that they can of JSON, text, hexadecimal."""
+    """In the given form, if possible; otherwise in the first possible one of JSON, text, hexadecimal."""
     if data is None:
         return Shown(Form.NULL, ((Kind.WORD, "null"),), is_cut=False)
     if not data:
@@ -93,7 +92,9 @@ def forms_of(first: Form) -> tuple[Form, ...]:
 
 
 def text_of(data: bytes, *, is_cut: bool = False) -> str | None:
-    """UTF-8 without bytes that no text has; None otherwise. `is_cut`: it may end within a character."""
+    """The text if the bytes are UTF-8 without control characters of binary data; None otherwise. `is_cut`: it may end
+    within a character.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -124,7 +125,7 @@ def hex_lines(data: bytes) -> str:
 
 
 def copied(data: bytes | None) -> str:
-    """What a copy button puts on the clipboard: the text as it is, or hexadecimal digits."""
+    """The content of the clipboard for a copy button: the text, or hexadecimal digits."""
     if data is None:
         return ""
     text = text_of(data)

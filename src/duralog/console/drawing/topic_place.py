@@ -1,4 +1,4 @@
-"""Which records of a topic a page shows, and its address, which can be shared and gone back to.
+"""The records of a topic that a page shows, and its address, which can be shared and kept in the history.
 
 | in the address | what it is |
 |---|---|
@@ -12,8 +12,8 @@
 | `follow=1` | as records come |
 | `open=1:77` | the record that is opened |
 
-With a condition, a time or offsets it is a search, otherwise pages. Times are in UTC, or ages. Everything in an address
-is untrusted.
+With a condition, a time or offsets it is a search, otherwise a page. Times are in UTC, or ages. Everything in an
+address is untrusted.
 """
 
 from __future__ import annotations

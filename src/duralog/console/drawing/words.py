@@ -56,7 +56,7 @@ def record_rate_text(per_second: float | None) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """`25 %`; `<1 %` for what is little, but there."""
+    """`25 %`; `<1 %` for a small share above 0."""
     if share is None:
         return UNKNOWN
     return "<1 %" if 0 < share < 0.01 else f"{share:.0%}".replace("%", " %")

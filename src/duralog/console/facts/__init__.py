@@ -1,6 +1,6 @@
-"""What the pages show: immutable values, from any source.
+"""The facts that pages show: immutable values, from any source.
 
-Numbers are plain and exact; words for people are made by the pages. What a source cannot know is None, never 0: a
+Numbers are plain and exact; words for people are made by the pages. Unknown values are None, never 0: a
 broker does not show segments, a directory does not show whether the members of a group are alive. Names, keys, values
 and header names come from a disk or a network: they are untrusted, and are escaped where they are shown.
 

@@ -1,4 +1,4 @@
-"""The copies of a cluster's partitions, as a comparison found them: what the page of copies shows."""
+"""The result of a comparison of the copies of a cluster's partitions, for the page of copies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CopyFindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesView:
-    """A comparison at one moment. Another object once something has changed."""
+    """A comparison at one moment. The object is replaced when something has changed."""
 
     is_running: bool = False
     share: float = 0.0
@@ -59,4 +59,4 @@ class ClusterCopies(Protocol):
     def view(self) -> CopiesView: ...
 
     def compare(self) -> None:
-        """Begin to compare all copies, unless that runs. Nothing is changed."""
+        """Start to compare all copies, unless a comparison runs. Nothing is changed."""

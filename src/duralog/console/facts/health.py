@@ -13,9 +13,9 @@ class Severity(IntEnum):
     CRITICAL = 1
     """Data cannot be read, or is damaged."""
     WARNING = 2
-    """Somebody should look at it."""
+    """Needs attention."""
     INFO = 3
-    """Good to know."""
+    """Information."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class HealthItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineEntry:
-    """Bytes that a recovery or a repair took out of a log and kept."""
+    """Bytes that recovery or repair removed from a log and kept."""
 
     topic: str
     partition: int

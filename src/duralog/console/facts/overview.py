@@ -1,4 +1,4 @@
-"""What is in the source, at one refresh: topics, partitions, groups, and how they went over time."""
+"""The contents of the source at one refresh: topics, partitions, groups, and their history."""
 
 from __future__ import annotations
 
@@ -90,12 +90,13 @@ class Overview:
     taken_ms: int
     """When the snapshot was taken; 0 if none was yet."""
     target: str
-    """What the console was pointed at, to be shown: a path, an address, or both."""
+    """The source's name for pages: a path, an address, or both."""
     kind: SourceKind
     cluster_id: str | None
     node_id: int | None
     held_by: str | None
-    """Who has the directory locked (`process 1234 (duralog)`); None if it is not locked, or there is no directory."""
+    """The process that has the directory locked (`process 1234 (duralog)`); None if it is not locked, or there is no
+    directory."""
     topics: tuple[TopicFacts, ...]
     """By name."""
     groups: tuple[GroupFacts, ...]
@@ -108,7 +109,7 @@ class Overview:
     history: tuple[Sample, ...]
     """Oldest first, bounded."""
     notes: tuple[str, ...]
-    """Sentences about what cannot be shown or read at the moment, and why."""
+    """Messages about what cannot be shown or read at the moment, and why."""
     is_online: bool = True
     """Whether the last refresh succeeded. If not, the rest is as it was last seen, and a note says why."""
 

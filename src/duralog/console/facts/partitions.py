@@ -1,4 +1,4 @@
-"""One partition: its segments, its marks, what the cleaner thinks of it, and its size over time."""
+"""One partition: its segments, its marked offsets, its state for the cleaner, and its size over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and values that were decoded, and what was found out about those of a topic."""
+"""Decoded keys and values, and the detected formats of a topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TopicFormats:
     """How the keys and values of a topic are shown."""
 
     findings: tuple[str, ...] = ()
-    """What they are, and by what that was found; or why they are shown as bytes. One sentence each."""
+    """The formats and how they were detected, or why they are shown as bytes. One sentence each."""
     summary: str = ""
     """`Keys: string. Values: avro.`"""
     decoded: tuple[str, ...] = ()

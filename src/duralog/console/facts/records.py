@@ -1,4 +1,4 @@
-"""Records as pages show them, each cut to a size that a browser takes, and how a search for them goes."""
+"""Records for pages, each truncated to a size for the browser, and the progress of a search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duralog.console.facts.runs import RunState
 NO_TIMESTAMP_MS = -1
 """A record's timestamp where its batch has none."""
 SHOWN_BYTES = 16 << 10
-"""So much of a key, a value and a header's value is in a page; `Source.record` gives more."""
+"""The most bytes of a key, a value and a header's value in a page; `Source.record` returns more."""
 SHOWN_HEADERS = 100
 
 
@@ -66,7 +66,8 @@ class RecordPage:
     records: tuple[ShownRecord, ...]
     """By offset, also on a page that was read backwards."""
     first_offset: int
-    """The page answers for the offsets from here up to, not including, `next_offset`: gaps in it are real gaps."""
+    """The page covers the offsets from here up to, not including, `next_offset`: missing offsets are gaps in the
+    log."""
     next_offset: int
     """Where the next page starts."""
     previous_offset: int | None
@@ -76,7 +77,7 @@ class RecordPage:
     end_offset: int
     last_stable_offset: int | None
     note: str | None = None
-    """Why the page is shorter, or starts elsewhere, than was asked for; damage that was met."""
+    """Why the page is shorter, or starts elsewhere, than requested; damage that was found."""
 
     @property
     def is_at_end(self) -> bool:

@@ -1,4 +1,4 @@
-"""Work that takes a while, at one moment of it and at its end: compactions and checks."""
+"""The progress and results of long work: compactions and checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rehearsal:
     text: str
     """Exactly what the command prints, without colours."""
     is_due: bool
-    """Whether a cleaner would take it up by itself."""
+    """Whether a cleaner would compact it now."""
     size_bytes: int
     clean_bytes: int
     cleanable_bytes: int
@@ -42,7 +42,7 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionView:
-    """How a compaction goes, at one moment."""
+    """The progress of a compaction at one moment."""
 
     topic: str
     partition: int
@@ -83,7 +83,7 @@ class CompactionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingFacts:
-    """Something wrong that a check found, or a note that is good to know."""
+    """A finding or a note of a check."""
 
     file: str
     """Relative to the directory."""
@@ -97,7 +97,7 @@ class FindingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyView:
-    """How a check of the directory goes, at one moment."""
+    """The progress of a check of the directory at one moment."""
 
     state: RunState
     started_ms: int

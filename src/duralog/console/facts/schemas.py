@@ -1,4 +1,4 @@
-"""What a schema registry knows, as the pages of subjects show it."""
+"""The contents of a schema registry, for the pages of subjects."""
 
 from __future__ import annotations
 

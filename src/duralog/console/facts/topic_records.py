@@ -1,4 +1,4 @@
-"""Records of a whole topic: which are wanted, a page of them, and how a search for them goes."""
+"""Records of a whole topic: which are wanted, a page of them, and the progress of a search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duralog.console.facts.runs import RunState
 from duralog.filters.conditions import Condition
 
 MOST_MATCHES = 500
-"""That a search keeps. A download has them all."""
+"""The most matches that a search keeps. A download has all."""
 
 Cursor = Mapping[int, int]
 """A place in a topic: an offset for each partition."""

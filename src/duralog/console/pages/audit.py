@@ -1,6 +1,7 @@
 """`/audit`: the newest entries of the broker's audit log, for users with the role `administer`.
 
-Without that role, or without `--audit-log`, there is no such page: the answer does not say whether there is a file.
+Without that role, or without `--audit-log`, the page does not exist: the answer does not reveal whether there is a
+file.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class _AuditPage:
 
     async def _load(self) -> None:
         path = self._console.audit_log
-        # The role may have been taken away since the page was opened.
+        # The role may have been revoked since the page was opened.
         if path is None or not self._console.shows_audit_log():
             self._table.show(())
             self._note.text = "The audit log is for users with the role administer."

@@ -1,8 +1,8 @@
 """`/topic/T/P/compaction`: what a compaction would do to a log and why, a run of it, and the size over time.
 
-The explanation is what `duralog compact --explain` prints, line for line. It reads the whole log in a worker; of a log
-that takes long, only when the reader asks for it. A run changes files, so it needs `--allow-changes`, a log that no
-other process has open, and a second click; otherwise the page shows the command to type.
+The explanation is what `duralog compact --explain` prints, line for line. It reads the whole log on a worker thread;
+for a large log, only on request. A run changes files, so it needs `--allow-changes`, a log that no other process has
+open, and a second click; otherwise the page shows the command to type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running a compaction from the page: ask once more, show how far it is, then what it did.
+"""Running a compaction from the page: a confirmation, the progress, then the result.
 
 The latest run of the process is shown on every page, also after a reload.
 """
@@ -24,7 +24,9 @@ from duralog.errors import DuralogError
 _logger = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 0.3
-_NEEDS_ROLE = "To start a compaction here, a user needs the role change. It can be run on the machine of the directory:"
+_NEEDS_ROLE = (
+    "To start a compaction here, a user needs the role change. On the machine of the directory, this command does it:"
+)
 
 
 class CompactionRunPart:
@@ -34,7 +36,7 @@ class CompactionRunPart:
         self._partition = partition
         self._when_over = when_over
         self._shown_run: CompactionRun | None = None
-        """The run whose end is on the page."""
+        """The run whose result is on the page."""
         self._was_seen_running = False
         with section("Run") as self._section:
             self._why_not = text("p", "", "about", marker="run-refused")
@@ -59,8 +61,8 @@ class CompactionRunPart:
             text("h2", f"Compact {self._topic}-{self._partition}?")
             text(
                 "p",
-                "Records that a later one of the same key has superseded leave the log for good, and so do tombstones"
-                " past their time. It cannot be undone.",
+                "Records that a later one of the same key has superseded are removed permanently, and so are expired"
+                " tombstones. This cannot be undone.",
                 "about",
             )
             with block("form", "row", method="dialog"):

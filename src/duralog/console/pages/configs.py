@@ -35,7 +35,9 @@ class _ConfigsPage:
         is_directory = console.source.overview().kind == SourceKind.DIRECTORY
         self._about = heading(
             "Configs of the broker",
-            "As a broker on this directory would have them, without a server.properties." if is_directory else "",
+            "The configs of a broker that is started on this directory without a server.properties."
+            if is_directory
+            else "",
         )
         with block("section", "part", marker="configs-part") as self._part:
             self._note = text("p", "Reading the configs …", "about loading", marker="configs-note", role="status")

@@ -1,6 +1,6 @@
 """`/copies`: the copies of a cluster's partitions, a row for each partition and a column for each node.
 
-The page is there if the console was started with `--copies`. A comparison is begun by a button: it reads every byte.
+The page exists if the console was started with `--copies`. A button starts a comparison, which reads every byte.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _CopiesPage:
 
 
 def _tables(view: CopiesView) -> None:
-    about = "A column for each node. The copy that consumers were served has a dot. Point at a copy for its offsets."
+    about = "A column for each node. The copy that consumers were served has a dot. Hover over a copy for its offsets."
     with section("Partitions by copies", about):
         columns: list[Column[CopiesRow]] = [
             Column(

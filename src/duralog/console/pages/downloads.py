@@ -1,8 +1,8 @@
 """`/download/{topic}?where=...&as=csv`: all records that match, as a file that is written while it is sent.
 
-The query is that of the page of records. `run` is a name that the page gives it, to show how far it is and to stop it.
-A download that fails or is stopped ends without the end of its response, so that the browser does not take it for
-whole.
+The query is that of the page of records. With `run`, the page gives the download a name, to show its progress and to
+stop it. A download that fails or is stopped ends without the end of its response, so that the browser does not treat it
+as complete.
 
 It bypasses the toolkit, whose middleware would compress it on the event loop.
 """
@@ -48,7 +48,7 @@ _workers = ThreadPoolExecutor(8, thread_name_prefix="duralog-console-download")
 
 
 class Download:
-    """One, and how far it is. Any thread may ask."""
+    """A download and its progress. Any thread may ask."""
 
     def __init__(self) -> None:
         self._progress = MatchProgress()
@@ -84,7 +84,7 @@ _known: dict[str, Download] = {}
 
 
 def download_of(run: str) -> Download | None:
-    """The one that a page has named so, if it was asked for."""
+    """The download with this name, if it was requested."""
     return _known.get(run)
 
 
@@ -93,7 +93,7 @@ class DownloadApplication:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        # A download that is cut off on purpose is not an error of the server.
+        # A download that is aborted on purpose is not an error of the server.
         logging.getLogger("uvicorn.error").addFilter(lambda record: record.getMessage() != _CUT_OFF)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +130,7 @@ class DownloadApplication:
         download = _remembered(request.query_params.get("run", ""))
         pieces = download.pieces(self._source, wanted, file)
         leaving = asyncio.ensure_future(_left(receive))
-        # Also where nothing matches, so that nothing would be sent for long: reading ends with its client.
+        # Also if nothing matches and nothing is sent for a long time: reading ends with its client.
         leaving.add_done_callback(lambda _: download.stop())
         try:
             try:
@@ -155,7 +155,7 @@ class DownloadApplication:
             )
             await _sent(pieces, first, download, leaving, scope, send)
         finally:
-            # Cancelled while a worker reads: that worker ends it.
+            # Cancelled while a worker thread reads: that thread ends the download.
             leaving.cancel()
             download.stop()
             with suppress(ValueError):
@@ -186,7 +186,7 @@ async def _sent(
 
 
 async def _left(receive: Receive) -> None:
-    """Returns when the client has gone."""
+    """Returns when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -196,7 +196,7 @@ async def _answer(status: int, sentence: str, scope: Scope, receive: Receive, se
 
 
 def file_name(topic: str, extension: str) -> str:
-    """Safe on every system, whatever the topic is called."""
+    """A file name that is valid on every system, for any topic."""
     stem = _UNSAFE.sub("_", topic)[:_LONGEST_NAME].strip("._-") or "topic"
     return f"{stem}-records.{extension}"
 

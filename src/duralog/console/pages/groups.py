@@ -1,4 +1,4 @@
-"""`/groups` and `/groups/{group}`: who consumes, how far they are, and how far behind over time."""
+"""`/groups` and `/groups/{group}`: consumers, their offsets, and their lag over time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _OffsetRow:
     offset: GroupOffset
     holder: GroupMember | None
     records: int | None = None
-    """Of a partition without a committed offset: those that are in it."""
+    """The records of a partition without a committed offset."""
 
 
 class _GroupPage:

@@ -1,4 +1,4 @@
-"""`/health`: is everything well? Who has the directory, a check of all files, the quarantine, and the cleaner.
+"""`/health`: problems, the process that has the directory open, a check of all files, the quarantine, and the cleaner.
 
 A check changes nothing, so every reader may start one. It runs in the source: leaving the page does not end it, and
 every reader of the page sees it.
@@ -33,7 +33,7 @@ from duralog.errors import DuralogError, UnknownTopic
 
 _FAST_SECONDS = 0.5
 _SLOW_SECONDS = 10.0
-"""The interval for what only a recovery or a repair changes."""
+"""The refresh interval for facts that only recovery or repair changes."""
 _MOST_GROUPS = 200
 _BEGIN = "Check now"
 _STOP = "Stop"
@@ -103,7 +103,7 @@ class _HealthPage:
         )
 
     def _lagging_groups(self, overview: Overview) -> list[GroupDetails]:
-        """Those of which there may be something to say, as many as can be looked at every few seconds."""
+        """Groups that may have a problem, as many as can be checked every few seconds."""
         found = []
         lagging = [facts for facts in overview.groups if facts.lag or facts.without_commit]
         for facts in sorted(lagging, key=lambda facts: -(facts.lag or 0))[:_MOST_GROUPS]:
@@ -194,7 +194,7 @@ class _Quarantine:
         finally:
             self._note.classes(remove="loading")
         self._note.text = (
-            "Bytes that a recovery or a repair took out of a log, and kept." if entries else "Nothing is in quarantine."
+            "Bytes that recovery or repair removed from a log, and kept." if entries else "Nothing is in quarantine."
         )
         self.count = len(entries or ())
         self._table.show(entries or ())

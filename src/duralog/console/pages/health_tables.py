@@ -1,4 +1,4 @@
-"""The tables of the health page: what a check found, what is in quarantine, what the cleaner would take up."""
+"""The tables of the health page: the findings of a check, the quarantine, and the cleaner's partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/`: everything at a glance. Topics with sizes and rates, groups with their lag, and what is going on over time."""
+"""`/`: topics with sizes and rates, groups with their lag, and charts over time."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def topics_table(query: str) -> DataTable[TopicFacts]:
 
 
 def groups_table(overview: Overview, *, query: str | None = None, search_from: int = 0) -> DataTable[GroupFacts]:
-    """Without what only a running broker knows, where there is none."""
+    """Without a broker, columns that only a running broker can fill are left out."""
     columns = _group_columns()
     if overview.kind == SourceKind.DIRECTORY:
         columns = tuple(column for column in columns if column.name not in ("state", "members"))

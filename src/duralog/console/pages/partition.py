@@ -1,7 +1,7 @@
-"""`/topic/T/P`: the picture of a partition's log, what one segment is made of, and the offsets that matter.
+"""`/topic/T/P`: the picture of a partition's log, the details of one segment, and the marked offsets.
 
-The picture grows while records are written. Reading a segment for its codecs and records takes a worker and maybe
-seconds: it begins when a reader stays on a segment, one at a time, and is shown when it arrives.
+The picture grows while records are written. Reading a segment for its codecs and records may take seconds on a worker
+thread: it starts when the reader stays on a segment, one at a time, and the result is shown when it arrives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIRST_WIDTH = 960
 _READ_AT_ONCE_BYTES = 32 << 20
 """An active segment up to this size is read when the page is opened."""
 _DWELL_SECONDS = 0.25
-"""So long a pointer rests on a segment before it is read."""
+"""A segment is read after the pointer rests on it for this long."""
 _KEYS = (("← →", "on the picture: segment by segment"), ("Enter", "the records of the segment"))
 
 
@@ -139,7 +139,7 @@ class PartitionPage:
 
     def _look(self, base_offset: int, how: str) -> None:
         if how == "hover":
-            # What was clicked, or walked to by keyboard, stays until it is clicked again.
+            # A segment that was selected by mouse or keyboard stays selected until it is clicked again.
             if self._chosen is None:
                 self._hovered = base_offset
                 self._look_at(base_offset, is_read=False)
@@ -176,8 +176,5 @@ def _hint(facts: PartitionFacts, picture: Picture) -> str:
     if facts.start_offset == facts.end_offset:
         return f"No records yet. The next one gets offset {number_text(facts.end_offset)}."
     if picture.axis.kind is AxisKind.BYTES:
-        return "As wide as the files are. Point at a segment, or walk through them with the arrow keys."
-    return (
-        "As wide as the offsets, as high as the bytes that each offset still has. Point at a segment, or walk through"
-        " them with the arrow keys."
-    )
+        return "Widths are to scale in bytes. Hover over a segment, or use the arrow keys."
+    return "Widths are to scale in offsets, heights in bytes per offset. Hover over a segment, or use the arrow keys."

@@ -1,4 +1,4 @@
-"""What the three pages of a partition share: which one an address means, and the heading with the way between them."""
+"""The shared parts of a partition's three pages: parsing the address, and the heading with tabs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duralog.console.ui.layout import Console, PageMissing, partition_number, pa
 from duralog.errors import DuralogError
 
 PATIENCE_SECONDS = 0.08
-"""So long a page waits for its data before it is delivered without: most of the time, it is there at once."""
+"""A page waits this long for its data before it is sent without: usually, the data is there at once."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def chosen_partition(console: Console, topic: str, partition: str) -> int:
 def partition_frame(
     console: Console, topic: str, partition: int, here: str, keys: Sequence[tuple[str, str]] = ()
 ) -> Iterator[TextElement]:
-    """The frame with heading and tabs; `here` is one of the three. Gives the line below the name."""
+    """The frame with heading and tabs; `here` is one of the three. Returns the line below the name."""
     title = f"{topic}-{partition}"
     marker = "page-partition" if here == "picture" else f"page-{here}"
     crumbs = (("Topics", "/"), (topic, topic_path(topic)))
@@ -52,7 +52,9 @@ def partition_frame(
 
 
 def show_when_read(reading: asyncio.Task[T | None], show: Callable[[T], None], about: TextElement) -> None:
-    """Now, if it was quick; otherwise when it arrives. What a quick one raised is raised here: it becomes the page."""
+    """Show the data now if it was quick, otherwise when it arrives. The error of a quick read is raised here, and
+    becomes the page.
+    """
     if reading.done():
         if (found := reading.result()) is not None:
             show(found)

@@ -1,4 +1,4 @@
-"""Above records: what their keys and values are written in, and by what that was found."""
+"""The line above records: the formats of keys and values, and how they were detected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from duralog.console.ui.elements import block, text
 
 
 class RecordFormats:
-    """One line that can be opened. Nothing is shown until it is known."""
+    """One line that can be expanded. Hidden until the formats are known."""
 
     def __init__(self, source: Source, topic: str, on_formats: Callable[[TopicFormats], None] = lambda _: None) -> None:
         self._on_formats = on_formats
@@ -25,7 +25,7 @@ class RecordFormats:
         self._place.set_visibility(False)
 
     async def refresh(self) -> None:
-        """After records were shown."""
+        """Called after records were shown."""
         formats = await run.io_bound(self._source.payloads.formats, self._topic)
         if formats is None or self._place.is_deleted or self._shown == (formats.summary, *formats.findings):
             return

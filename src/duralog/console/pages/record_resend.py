@@ -29,7 +29,7 @@ def offer_resend(console: Console, panel: RecordPanel, opened: Callable[[], Open
         parse_when = typed_time_here()
         record = None if place is None else await run.io_bound(console.source.record, *place)
         if place is None or record is None:
-            raise DuralogError("the record is not there any more")
+            raise DuralogError("the record no longer exists")
         if not is_whole(record):
             raise DuralogError("the record is too large to be sent from here: use duralog consume and produce")
         names = [topic.name for topic in console.source.overview().topics if not topic.is_internal]

@@ -1,4 +1,4 @@
-"""The line of a search by key: its progress, a button to stop it, and one to continue."""
+"""The line of a search by key: its progress, and buttons to stop and continue it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFRESH_SECONDS = 0.25
 _LONGEST_KEY = 60
 
 Show = Callable[[tuple[ShownRecord, ...], str, bool], None]
-"""What was found so far, a sentence about it, and whether that is all."""
+"""The records found so far, a message about them, and whether the search has ended."""
 
 
 class RecordSearch:
@@ -103,7 +103,7 @@ class RecordSearch:
             self._line.set_visibility(progress.state is RunState.STOPPED)
 
     def _decoded(self, found: tuple[ShownRecord, ...]) -> tuple[ShownRecord, ...]:
-        """In a worker. Those that were found before are decoded already."""
+        """On a worker thread. Records that were found earlier are decoded already."""
         more = [record for record in found if record.offset not in self._known]
         for record in self._source.payloads.decoded(self._topic, self._partition, more):
             self._known[record.offset] = record

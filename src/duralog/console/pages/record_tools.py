@@ -1,4 +1,4 @@
-"""Above the records: where to go (offset, time, key), page by page, along the log, and following its end."""
+"""The tools above the records: go to an offset, time or key, page, scroll along the log, and follow its end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RecordTools:
             ("key", place.key),
         ):
             shown = "" if value is None or (name == "offset" and place.is_backwards) else str(value)
-            # Sent only if it differs: a reader who is typing keeps what was typed.
+            # Sent only if it differs, so that input in progress is not lost.
             if self._fields[name].props.get("value", "") != shown:
                 self._fields[name].props["value"] = shown
         self._follow.props["aria-pressed"] = "true" if place.is_followed else "false"

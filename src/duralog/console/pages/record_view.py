@@ -1,6 +1,6 @@
-"""The panel of the record that is opened: read whole if it is small, in the forms that the reader has chosen.
+"""The panel of the opened record: read completely if it is small, in the forms that the reader has chosen.
 
-An answer about a record that is no longer the opened one is dropped.
+A result for a record that is no longer open is dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecordView:
     def __init__(
         self, console: Console, topic: str, *, on_close: Handler, say: Callable[[str], None], adorn: Adorn | None = None
     ) -> None:
-        """`say` shows a problem. `adorn` changes what the panel shows of a record."""
+        """`say` shows a problem. `adorn` changes the content of the panel."""
         self._source = console.source
         self._topic = topic
         self._say = say
@@ -77,7 +77,7 @@ class RecordView:
         await self._show(record)
 
     def _read(self, opened: OpenedRecord) -> ShownRecord | None:
-        """In a worker."""
+        """On a worker thread."""
         record = self._source.record(*opened)
         if record is None:
             return None
@@ -85,7 +85,7 @@ class RecordView:
         return decoded
 
     async def _show(self, record: ShownRecord) -> None:
-        # Laying out a large document takes a while: not on the loop that serves all pages.
+        # Laying out a large document takes too long for the event loop.
         opened, self._record = self._opened, record
         if opened is None:
             return

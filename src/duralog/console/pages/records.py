@@ -1,7 +1,7 @@
-"""`/topic/T/P/records`: the records of a partition, by page, from an offset or a time on, by key, or as they come.
+"""`/topic/T/P/records`: the records of a partition, by page, from an offset or a time on, by key, or live.
 
-The address says what is shown (`duralog.console.drawing.record_place`): it can be shared, and going back goes back.
-What takes longer than a moment runs on a worker thread; the result for a page that was left is dropped.
+The address says what is shown (`duralog.console.drawing.record_place`): it can be shared, and the back button works.
+Longer work runs on a worker thread; the result for a page that was left is dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from duralog.console.ui.reader_zone import zone_here
 from duralog.errors import DuralogError
 
 MOST_FOLLOWED = 200
-"""Rows that stay while following; older ones leave the page."""
+"""Rows that are kept while following; older ones are removed from the page."""
 _FOLLOW_SECONDS = 1.0
 _KEYS = (
     ("j k", "next and previous record"),
@@ -63,7 +63,7 @@ class RecordBrowser:
         self._page: RecordPage | None = None
         self._records: dict[int, ShownRecord] = {}
         self._turn = 0
-        """Counts what was asked for: answers to earlier questions are dropped."""
+        """The number of the newest request: results of earlier ones are dropped."""
         self._is_away = False
         self._tools = RecordTools(
             self._go,
@@ -107,7 +107,7 @@ class RecordBrowser:
         await self._load(place)
 
     async def _go(self, place: Place) -> None:
-        """Shows another part of the log, and makes it the address."""
+        """Shows another part of the log, and updates the address."""
         if place != self._place:
             ui.navigate.history.push(records_path(self._topic, self._partition) + place.query())
         await self._load(place)
@@ -116,7 +116,7 @@ class RecordBrowser:
         self._turn += 1
         turn = self._turn
         self._place = place
-        # At once: it is about a record of what was shown before.
+        # At once: it belongs to a record that was shown before.
         self._view.close()
         self._search.stop()
         self._tools.show_place(place)
@@ -145,7 +145,7 @@ class RecordBrowser:
                 await self._open(place.opened)
 
     def _read(self, place: Place) -> RecordPage:
-        """In a worker."""
+        """On a worker thread."""
         time_ms = None if place.time is None else parse_when(place.time, now_ms=now_ms())
         is_newest = place.offset is None and time_ms is None
         page = self._source.records(
@@ -158,11 +158,11 @@ class RecordBrowser:
         return self._decoded(page)
 
     def _decoded(self, page: RecordPage) -> RecordPage:
-        """In a worker."""
+        """On a worker thread."""
         return replace(page, records=self._source.payloads.decoded(self._topic, self._partition, page.records))
 
     def _read_tail(self, from_offset: int) -> RecordPage:
-        """In a worker."""
+        """On a worker thread."""
         return self._decoded(self._source.tail(self._topic, self._partition, from_offset))
 
     def _show_page(self, page: RecordPage) -> None:
@@ -176,7 +176,7 @@ class RecordBrowser:
         elif page.is_at_end and not page.records:
             empty = f"Nothing from here on: the log ends at offset {number_text(page.end_offset)}."
         else:
-            empty = "No records in these offsets: compaction took them away. Newer or older pages have some."
+            empty = "No records in these offsets: compaction has removed them. See newer or older pages."
         self._list.show(empty=empty)
         self._show_place()
 

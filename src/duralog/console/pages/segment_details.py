@@ -1,4 +1,4 @@
-"""What a segment is made of: its files and indexes at once, its batches and codecs when they have been read.
+"""The details of a segment: its files and indexes at once, its batches and codecs after they were read.
 
 Reading takes a worker thread. One segment is read at a time; if the reader chooses others meanwhile, the last of
 them is read next.
@@ -61,7 +61,7 @@ class SegmentDetails:
     def show(
         self, shown: Block, facts: PartitionFacts, *, base_offset: int | None = None, is_read: bool = False
     ) -> None:
-        """A block of the picture: its one segment, or the one with this base offset, or all of them together."""
+        """A block of the picture: its only segment, the one with this base offset, or a summary of all."""
         self._section.set_visibility(True)
         segment = next((one for one in shown.segments if one.base_offset == base_offset), None)
         if len(shown.segments) == 1:
@@ -69,7 +69,7 @@ class SegmentDetails:
         self._list(shown, facts, segment)
         if segment is None:
             self._looked_at = None
-            self._title.text = f"{counted(len(shown.segments), 'segment')} too thin to tell apart"
+            self._title.text = f"{counted(len(shown.segments), 'segment')} too thin to be drawn separately"
             self._tag.set_visibility(False)
             self._figures.show(group_figures(shown, self._zone))
             self._show_link(shown.base_offset)

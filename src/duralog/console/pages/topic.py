@@ -1,4 +1,4 @@
-"""`/topic/{topic}`: its partitions, how its bytes are spread over them, all its configs, and changes of them."""
+"""`/topic/{topic}`: its partitions, the distribution of bytes over them, all its configs, and changes of them."""
 
 from __future__ import annotations
 

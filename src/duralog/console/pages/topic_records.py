@@ -1,7 +1,7 @@
-"""`/topic/T/records`: the records of all partitions, merged by time; by page, as they come, or those that match.
+"""`/topic/T/records`: the records of all partitions, merged by time: by page, live, or as search results.
 
-The address says what is shown (`duralog.console.drawing.topic_place`). Reading and searching run on worker threads; an
-answer for a page that was left is dropped.
+The address says what is shown (`duralog.console.drawing.topic_place`). Reading and searching run on worker threads; a
+result for a page that was left is dropped.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TopicRecords:
         self._search: TopicSearch | None = None
         self._records: dict[Opened, ShownRecord] = {}
         self._turn = 0
-        """Counts what was asked for: answers to earlier questions are dropped."""
+        """The number of the newest request: results of earlier ones are dropped."""
         self._is_away = False
         self._about = heading(f"Records of {topic}")
         self._tools = TopicTools(topic, self._go, self._turn_page, self._follow)
@@ -116,7 +116,7 @@ class TopicRecords:
         await self._load(self._place_in(dict(parse_qsl(query.removeprefix("?")))))
 
     async def _go(self, place: TopicPlace) -> None:
-        """Shows other records, and makes them the address."""
+        """Shows other records, and updates the address."""
         if place != self._place:
             ui.navigate.history.push(topic_records_path(self._topic) + place.query())
         self._tools.show_problem("")
@@ -168,7 +168,7 @@ class TopicRecords:
             self._show_about()
 
     def _read_page(self, place: TopicPlace) -> TopicPage:
-        """In a worker."""
+        """On a worker thread."""
         partitions = place.chosen([row.partition for row in self._source.topic(self._topic)])
         time_ms = parse_when(place.time, now_ms=now_ms()) if place.time else None
         is_start = place.is_oldest_first or time_ms is not None
@@ -177,7 +177,7 @@ class TopicRecords:
         return replace(page, records=tuple(self._decoded(page.records)))
 
     def _decoded(self, records: Sequence[PlacedRecord]) -> list[PlacedRecord]:
-        """In a worker. In the given order."""
+        """On a worker thread. Keeps the order."""
         known: dict[Opened, ShownRecord] = {}
         for partition in {each.partition for each in records}:
             own = [each.record for each in records if each.partition == partition]
@@ -234,7 +234,7 @@ class TopicRecords:
         self._show_about()
 
     def _read_tail(self, page: TopicPage) -> tuple[list[PlacedRecord], dict[int, int]]:
-        """In a worker: of the partitions that have grown."""
+        """On a worker thread: reads the partitions that have grown."""
         found: list[PlacedRecord] = []
         ends: dict[int, int] = {}
         for row in self._source.topic(self._topic):
@@ -301,7 +301,7 @@ class TopicRecords:
             await self._view.open(*opened, self._records.get(opened))
 
     def _adorn(self, panel: dict[str, Any], record: ShownRecord) -> None:
-        """With the partition, and a key that is looked for in all partitions."""
+        """Adds the partition, and a search for the key in all partitions."""
         panel["place"] = f"{panel['partition']}:{panel['offset']}"
         for part in panel["parts"]:
             if part["find"]:

@@ -1,4 +1,4 @@
-"""Above the records of a topic: what is searched for, page by page, following, and downloads of what matches."""
+"""The tools above the records of a topic: search, pages, following, and downloads of matches."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class TopicTools:
 
 
 class _DownloadLine:
-    """How far the last download of this page is, and a way to stop it."""
+    """The progress of the page's last download, and a button to stop it."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -217,7 +217,7 @@ class _DownloadLine:
         live(self._refresh, _REFRESH_SECONDS)
 
     def dismiss(self) -> None:
-        """What an earlier download came to says nothing about other records. One that runs stays."""
+        """Hide the result of an earlier download, which was for other records. A running one stays."""
         download = download_of(self._run)
         if download is not None and download.progress().state is not RunState.RUNNING:
             self._dismissed = download
@@ -255,7 +255,7 @@ def progress_text(progress: MatchProgress) -> str:
 
 def _help() -> None:
     with block("details", "filter-help", marker="filter-help"):
-        text("summary", "What can be typed")
+        text("summary", "Syntax")
         with block("table", "plain"), block("tbody"):
             for example, meaning in EXAMPLES:
                 with block("tr"):

@@ -1,1 +1,1 @@
-"""Where the facts come from: a log directory, a broker, or both. Nothing here knows of pages."""
+"""The sources of facts: a log directory, a broker, or both. Nothing here depends on pages."""

@@ -22,12 +22,12 @@ _OF_CLEANER = re.compile(
     r"^duralog_(cleanings|failed_cleanings|cleaner_[a-z_]+|uncleanable_[a-z_]+)(?:_total)? ([0-9.eE+-]+)$", re.MULTILINE
 )
 _OF_HELD = re.compile(r"^duralog_held_(records|bytes) ([0-9.eE+-]+)$", re.MULTILINE)
-HOW_TO_CHOOSE = "To choose it: duralog topic alter --config retention.ms=MS; -1 keeps them for good."
+HOW_TO_CHOOSE = "To choose one: duralog topic alter --config retention.ms=MS; -1 keeps them for good."
 """A retention, for records that are held until one is chosen."""
 
 
 class CleanerMetrics:
-    """`step` fetches the metrics; the attributes have what they said."""
+    """`step` fetches the metrics; the attributes have their values."""
 
     def __init__(self, address: str, access: MetricsAccess | None = None) -> None:
         self._access = access or MetricsAccess()
@@ -65,7 +65,9 @@ def _figures(pattern: re.Pattern[str], text: str) -> dict[str, float]:
 
 
 def _held_note(records: float, size_bytes: float) -> str | None:
-    """What is older than the default retention. The figures are those of a broker: they may be anything."""
+    """A note about records that are older than the default retention. The figures come from a broker and are
+    untrusted.
+    """
     if not (records > 0 and math.isfinite(records) and math.isfinite(size_bytes)):
         return None
     return (

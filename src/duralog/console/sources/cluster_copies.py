@@ -1,6 +1,6 @@
-"""Compares the copies of a cluster's partitions, on a thread of its own: `duralog cluster verify` for a page.
+"""Compares the copies of a cluster's partitions, on its own thread: `duralog cluster verify` for a page.
 
-One comparison runs at a time. It only reads, so it may be left alone when the console ends.
+One comparison runs at a time. It only reads, so it need not be stopped when the console ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A directory together with the broker that serves it: files and records from the directory, groups from the broker.
 
-Only the broker knows whether a group's members are alive. While it does not answer, groups are shown as the directory
-has them, and a note says so.
+Only the broker knows whether a group's members are alive. While it does not answer, the groups of the directory are
+shown, with a note.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CombinedSource(DirectorySource):
 
     def step(self) -> None:
         super().step()
-        # Not under the lock of the files: readers of files must not wait for a broker that is away.
+        # Not under the lock of the files: readers of files must not wait for a broker that does not answer.
         with self._asking:
             of_directory = super().overview()
             if self._broker.step():

@@ -1,4 +1,4 @@
-"""Consumer groups in short, and the lag of each over time."""
+"""Summaries of consumer groups, and the lag of each over time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_HISTORIES = 2_000
 
 
 class LagHistories:
-    """The lag of each group over time, of as many groups as can be kept."""
+    """The lag of each group over time, for a bounded number of groups."""
 
     def __init__(self) -> None:
         self._of: dict[str, History[LagSample]] = {}

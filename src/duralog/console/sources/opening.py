@@ -1,4 +1,4 @@
-"""From what the command was given to the source of its pages."""
+"""Opens the source of the pages from the arguments of the command."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def open_source(
 ) -> Source:
     """A directory, a broker by HOST:PORT, or a broker with the directory that it serves.
 
-    Raises `DuralogError` if there is no such directory. A broker need not be there yet. Without `start` nothing runs in
-    the background: `step` does what would.
+    Raises `DuralogError` if there is no such directory. The broker need not be running yet. Without `start` nothing
+    runs in the background: call `step` instead.
     """
     source: DirectorySource | BrokerSource
     if not is_broker(target):

@@ -1,9 +1,9 @@
 """Keys and values of a source's topics, decoded by schemas; and the schemas themselves.
 
-Formats are found out from a sample of each topic and the schemas, when its first records are shown. Both are found out
-again when they may have changed: the topic `_schemas` has other records, a minute has gone by with a registry, or a
-topic that was not understood has more records. One thread at a time finds out; the others wait for it for a while, and
-show bytes if that takes too long.
+Formats are detected from a sample of each topic and the schemas, when its first records are shown. They are detected
+again when they may have changed: the topic `_schemas` has changed, a minute has passed with a registry, or a topic
+without a known format has more records. One thread at a time detects; others wait for it for a while, and show bytes if
+that takes too long.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LONGEST_WAIT_SECONDS = 10.0
 
 
 class _Known(NamedTuple):
-    """What was found out about a topic, and when."""
+    """The detected formats of a topic, and when they were detected."""
 
     whole: TopicDecoder
     decoder: TopicDecoder
@@ -170,7 +170,7 @@ class SourcePayloads:
 
     @contextmanager
     def _found_out(self) -> Iterator[None]:
-        """One thread at a time, with what was found out before unless it is too old."""
+        """One thread at a time; uses the earlier result unless it is too old."""
         if not self._lock.acquire(timeout=_LONGEST_WAIT_SECONDS):
             raise SchemaError("the schemas are still being read: open the page again in a moment")
         try:
@@ -255,7 +255,7 @@ def _summary(decoder: TopicDecoder) -> str:
 
 
 def _has_no(part: str, sentence: str) -> bool:
-    """Whether a topic is not understood because there is nothing to understand yet."""
+    """Whether the format is unknown only because there are no records yet."""
     return f"the sample has no {part}s" in sentence or "has no records" in sentence
 
 

@@ -1,8 +1,8 @@
-"""Rates from one refresh to the next, and their history: bounded, however long a console runs.
+"""Rates between refreshes, and their history, bounded for any uptime.
 
-A history has its newer half as it was seen, and in its older half samples from all the time before, evenly apart, the
-further apart the longer it runs. Of a partition only changes are kept, each with the last moment before it, so that a
-chart shows a step as a step and a thousand idle partitions cost next to nothing.
+The newer half of a history has all samples; the older half has evenly spaced samples of all the time before, which get
+sparser over time. For a partition only changes are kept, each with the last moment before it, so that a chart shows a
+step as a step and a thousand idle partitions cost almost nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_GROWTH = Growth(0, 0)
 
 
 def growth(before: PartitionView, after: PartitionView) -> Growth:
-    """What was appended. What compaction or retention took away meanwhile does not count against it."""
+    """The appended bytes and records. Removals by compaction or retention are not subtracted."""
     if before is after or not before.segments or not after.segments:
         return NO_GROWTH
     was_active = before.active
@@ -45,7 +45,7 @@ def growth(before: PartitionView, after: PartitionView) -> Growth:
 
 
 class _OlderHalf:
-    """Samples that are no longer new. Once it is full, every second one goes, and from then on half as many come."""
+    """The older samples. When it is full, every second one is dropped, and from then on only half as many are added."""
 
     __slots__ = ("_most", "_passed", "_stride", "_width", "kept")
 
@@ -95,7 +95,7 @@ class RecentRates:
         self._of: dict[str, deque[float | None]] = {}
 
     def add(self, topics: Sequence[TopicFacts]) -> tuple[TopicFacts, ...]:
-        """The topics with their last rates, these included. Those that are not among them are forgotten."""
+        """Add the rates of these topics. Other topics are forgotten."""
         self._of = {topic.name: self._of.get(topic.name) or deque(maxlen=RECENT_REFRESHES) for topic in topics}
         for topic in topics:
             self._of[topic.name].append(topic.records_in_per_second)
@@ -111,7 +111,7 @@ class SizeHistory:
         self._older = _OlderHalf(array("q"), most=_MOST_SIZES // 2, width=_FIELDS)
         self._newer = array("q")
         self._seen_ms = 0
-        """When it was last seen as the last sample has it."""
+        """The last time at which the last sample was still true."""
 
     def add(self, at_ms: int, size_bytes: int, start_offset: int, end_offset: int) -> None:
         values = (size_bytes, start_offset, end_offset)

@@ -47,7 +47,7 @@ _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _LABELS = {int(each): each.label for each in TimestampType}
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 Decoded = Mapping[str, DecodedPayload]
-"""What was decoded of a record: key, value, or both."""
+"""The decoded parts of a record: key, value, or both."""
 _CSV_HEAD = (
     "topic",
     "partition",
@@ -76,7 +76,7 @@ class RecordFile(ABC):
 
     @abstractmethod
     def feed(self, records: pa.RecordBatch) -> bytes:
-        """Of `RECORD_SCHEMA`. Returns what of the file is complete by now."""
+        """Add records of `RECORD_SCHEMA`. Returns the next complete part of the file."""
 
     def finish(self) -> bytes:
         """The rest of the file."""
@@ -155,7 +155,7 @@ FILES: Mapping[str, type[RecordFile]] = {"jsonl": JsonLines, "csv": Csv, "parque
 
 
 class _Sink(io.RawIOBase):
-    """Takes what a writer writes, to be fetched piece by piece."""
+    """Buffers the output of a writer, to be fetched piece by piece."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -272,5 +272,5 @@ def _csv_bytes(data: bytes | None) -> tuple[str, str]:
 
 
 def guarded(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """A cell that no spreadsheet treats as a formula."""
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text

@@ -1,4 +1,4 @@
-"""The thread that refreshes a source every few seconds. All it does is `step`, which may be called by hand instead."""
+"""The thread that refreshes a source every few seconds. It only calls `step`, which can be called directly instead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Refresher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait for the step under way, but not for ever: a broker may not answer."""
+        """Wait for the running step, with a timeout: a broker may not answer."""
         self._is_stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_STOP_SECONDS)
@@ -40,8 +40,8 @@ class Refresher:
                 self._step()
                 logged = ""
             except Exception as error:
-                # A step reports expected errors by itself. This one is unexpected: it must not end the refreshes.
-                # It may last for weeks, so it is logged once.
+                # A step reports expected errors itself. An unexpected one must not end the refreshes. It may persist
+                # for weeks, so it is logged once.
                 if repr(error) != logged:
                     logged = repr(error)
                     _logger.exception("the refresh of the source failed: %s", logged)

@@ -18,7 +18,7 @@ from duralog.errors import DuralogError
 MOST_FOUND = 1_000
 _MOST_AT_A_TIME = 2
 _MOST_THREADS = 8
-"""Of searches that run, those that are stopping included."""
+"""The most searches at a time, including those that are stopping."""
 
 
 Found = TypeVar("Found")
@@ -124,7 +124,7 @@ class Searches(Generic[Search]):
         self._is_closed = False
 
     def start(self, make: Callable[[], Search]) -> Search:
-        """One that is stopping does not keep the next one from starting. Raises `Busy`."""
+        """A stopping search does not block the next one. Raises `Busy`."""
         with self._lock:
             if self._is_closed:
                 raise DuralogError("the console is closing")
@@ -133,7 +133,7 @@ class Searches(Generic[Search]):
             if wanted >= _MOST_AT_A_TIME or len(running) >= _MOST_THREADS:
                 raise Busy(f"{_MOST_AT_A_TIME} searches are running already: stop one of them first")
             search = make()
-            # First: one whose thread cannot be started would count as running for ever.
+            # First: one whose thread cannot be started would count as running forever.
             search.start()
             self._all = {*running, search}
             return search

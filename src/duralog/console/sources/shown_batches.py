@@ -1,7 +1,7 @@
-"""Records as a page shows them: cut to size, and each marked by what became of its transaction.
+"""Records for a page: truncated, and each marked with the state of its transaction.
 
-Control records are shown as markers, since an offset that seems to be missing is what people ask about. A batch that
-cannot be unpacked is reported and left out.
+Control records are shown as markers, so that no offset seems to be missing. A batch that cannot be decompressed is
+reported and left out.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def shown_record(
 def _kinds(
     batches: Any, flags: Any, view: LogView, open_transactions: Callable[[], Sequence[OpenTransactionFacts]]
 ) -> dict[int, RecordKind]:
-    """What became of the batches of transactions, by row; those that were committed are left out."""
+    """The state of transactional batches, by row; committed ones are left out."""
     rows = np.flatnonzero(flags & (CONTROL_BIT | TRANSACTIONAL_BIT) == TRANSACTIONAL_BIT).tolist()
     if not rows:
         return {}

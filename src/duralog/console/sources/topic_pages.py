@@ -1,10 +1,10 @@
 """Pages of a whole topic: the records of all partitions, merged by time.
 
-A window of each partition is read, and a further one only of those whose window is used up: a page costs the records
-that it shows and a few for each partition, however long the logs are. The merge takes the record with the smallest time
-(then partition, then offset) among the next ones of all partitions. Where a producer's times go back, the records of a
-partition stay in their order. A page has an offset for each partition at both of its ends, so that nothing is left out
-and nothing comes twice between neighbouring pages.
+A window of each partition is read, and another one only when a window is used up: a page costs the records that it
+shows and a few for each partition, regardless of the length of the logs. The merge takes the record with the smallest
+time (then partition, then offset) among the next ones of all partitions. Where a producer's times go back, the records
+of a partition stay in their order. A page has an offset for each partition at both of its ends, so that neighbouring
+pages have no gaps and no duplicates.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class _Stream:
         page = self._source.records(*self._place, offset=offset, backwards=self.backwards, limit=self._window)
         if is_first:
             self.start_offset, self.end_offset = page.start_offset, page.end_offset
-            # The log is shorter than when the link was made: the page that was given instead is on the wrong side.
+            # The log is shorter than when the link was created: the returned page is on the wrong side.
             edge = page.start_offset if self.backwards else page.end_offset
             if offset is not None and (offset < edge if self.backwards else offset > edge):
                 self.began = self.reached = self._edge = edge

@@ -1,4 +1,4 @@
-"""What searches, downloads and the finding out of formats read: the records of a partition as Arrow batches."""
+"""The reading interface of searches, downloads and format detection: records of a partition as Arrow batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Extent(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What one turn has read of a partition."""
+    """The result of one reading step of a partition."""
 
     reached: int
     """All from where it began, up to or down to this offset."""

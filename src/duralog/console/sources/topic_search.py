@@ -1,8 +1,8 @@
-"""Records of a topic that match: searched on a worker thread, or read one after the other for a download.
+"""Matching records of a topic: searched on a worker thread, or streamed for a download.
 
-Partitions are read in turns: always the one that is furthest behind in time, so that the matches come about in the
-order in which they are shown. Memory is bounded by the matches that are kept and by one stretch of a log. A search ends
-where the logs ended when it began.
+Partitions are read in turns, always the one that is furthest behind in time, so that matches arrive roughly in display
+order. Memory is bounded by the kept matches and one reading step. A search ends at the ends that the logs had when it
+began.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INT64_MAX = 2**63 - 1
 
 
 class Selection:
-    """The rows of a batch that are wanted. Conditions look into decoded keys and values, too."""
+    """Selects the wanted rows of a batch. Conditions apply to decoded keys and values, too."""
 
     def __init__(self, wanted: WantedRecords, payloads: SourcePayloads | None) -> None:
         """Reads, if the formats of the topic are not known yet."""

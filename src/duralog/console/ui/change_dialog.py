@@ -1,7 +1,7 @@
 """The dialog of a change: a form, a preview with the command that does the same, one confirmation, the outcome.
 
-A dialog may stay open for hours, while the topic goes, a user's role changes or another reader makes a change: nothing
-is remembered of the first step but the change itself, and everything is checked again when it is made.
+A dialog may stay open for hours, while the topic is deleted, a user's role changes or another user makes a change. Only
+the change itself is kept from the first step, and everything is checked again when it is made.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ChangeDialog(Element, component="assets/change_dialog.js"):
         )
 
     def _plan(self, change: Change) -> tuple[Preview, str]:
-        """In a worker."""
+        """On a worker thread."""
         return self._console.changer.preview(change), self._console.changer.command(change)
 
     async def _confirmed(self) -> None:
@@ -125,7 +125,7 @@ class ChangeDialog(Element, component="assets/change_dialog.js"):
         if (why_not := self._console.changer.why_not(self._console.source.overview().held_by)) is not None:
             return why_not
         if not is_allowed(change.role):
-            return f"This needs the role {change.role.label}. Where you may, the command does the same:"
+            return f"This needs the role {change.role.label}. The command does the same, if you have access:"
         return None
 
     def _back(self) -> None:
@@ -146,7 +146,7 @@ MakeForm = Callable[[], Form | Awaitable[Form]]
 
 
 def change_button(console: Console, label: str, marker: str, make: MakeForm, *, when_done: WhenDone = None) -> Element:
-    """A button that opens the dialog of a change. `make` may read: what it raises is shown."""
+    """A button that opens the dialog of a change. `make` may read: its errors are shown."""
     button = text("button", label, "quiet-button", type="button", marker=marker, aria_haspopup="dialog")
     place = button.parent_slot
     assert place is not None
@@ -165,7 +165,7 @@ async def open_change(console: Console, place: Element, make: MakeForm, when_don
 
 
 def typed_time_here() -> Callable[[str], int]:
-    """Reads times as the reader of this page types them, in the zone of the browser. It raises `ValueError`."""
+    """Parses times that the reader of this page enters, in the zone of the browser. It raises `ValueError`."""
     zone = zone_here()
     return lambda typed: zone.parse(typed, now_ms=now_ms())
 

@@ -1,7 +1,7 @@
 """Charts of the pages, drawn by ECharts as SVG: lines over time, and bars.
 
-Colours can be read on light and dark. Texts of a chart are set as plain values; keys of its options are never data,
-since a key that begins with a colon would be run as code.
+Colours are legible on light and dark. Texts of a chart are set as plain values; keys of its options are never data,
+since a key that begins with a colon would be executed as code.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _DAY_AND_CLOCK = """(ms) => {
     return `${at.getDate()} ${at.toLocaleString("en", { month: "short" })} ${at.toTimeString().slice(0, 5)}`;
 }"""
 _SECONDS_BELOW_MS = 600_000
-"""Over less time than this, the axis shows seconds."""
+"""Below this span, the axis shows seconds."""
 _DAYS_FROM_MS = 86_400_000
-"""Over this much time and more, it shows the day."""
+"""From this span on, it shows the day."""
 _AT_LEAST_MS = 120_000
 """The axis is at least this long, also when there is less to show."""
 _STEPS = 3
@@ -112,7 +112,7 @@ def clock_of(span_ms: int) -> str:
 
 
 def size_axis(low: float, high: float) -> dict[str, float]:
-    """From where to where an axis of bytes goes, and in which steps: powers of two, as people count bytes."""
+    """The range and step of an axis of bytes: powers of two."""
     low = 0 if low < _FLAT * high or low == high else low
     step = 2.0 ** math.ceil(math.log2(max((high - low) / _STEPS, 1)))
     start = math.floor(low / step) * step

@@ -70,7 +70,7 @@ def _table(name: str, label: str, on_edit: Callable[[ConfigRow], Any]) -> DataTa
 
 
 def _by_source(row: ConfigRow) -> tuple[bool, str, str]:
-    """Those that somebody has set come first."""
+    """Configs that were set come first."""
     return row.is_default, row.source, row.name
 
 

@@ -1,8 +1,8 @@
 """A table whose rows stay on the server: it is sorted, searched and paged here, and one page of it is sent.
 
-So a table of 10,000 partitions costs a page no more than one of fifty. `show` is cheap to call again and again: nothing
-is sent unless what is on the page has changed, and the browser replaces only the cells that differ. Cells are shown as
-text, and invisible characters or those that reverse a line as escapes.
+So a page with a table of 10,000 partitions costs no more than one with fifty. `show` is cheap to call again and again:
+nothing is sent unless what is on the page has changed, and the browser replaces only the cells that differ. Cells are
+shown as text, and invisible characters or those that reverse a line as escapes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Column(Generic[Row]):
     label: str
     cell: Callable[[Row], Cell]
     sort: Callable[[Row], Any] | None = None
-    """What rows are sorted by; None as its answer sorts below everything. Without it, the column cannot be sorted."""
+    """The sort key of a row; None sorts below everything. Without it, the column cannot be sorted."""
     numeric: bool = False
     hint: str = ""
     wide: bool = False
-    """Left out where the window is narrow."""
+    """Hidden in a narrow window."""
     mono: bool = False
 
 
@@ -67,7 +67,7 @@ def partition_column(
 
 
 def age_column(name: str, label: str, time_ms: Callable[[Row], int | None], *, wide: bool = False) -> Column[Row]:
-    """With the exact time for a pointer that rests on it."""
+    """A column of ages, with the exact time as a tooltip."""
     return Column(
         name=name,
         label=label,
@@ -88,7 +88,7 @@ class TableRows(Generic[Row]):
     search_from: int = 0
     """With fewer rows, the search is not shown."""
     query: str | None = None
-    """What is searched for first. If it is given, also empty, the browser keeps the query as `q` in the address."""
+    """The initial query. If it is given, even empty, the browser keeps the query as `q` in the address."""
     sort: str | None = None
     """The column to sort by."""
     descending: bool = False
@@ -107,7 +107,7 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
         empty: str = "Nothing here yet.",
         on_act: Callable[[Row], Any] | None = None,
     ) -> None:
-        """`name` is what tests find it by, `label` what people and screen readers read; rows are given by `show`."""
+        """`name` is the test id, `label` the name for people and screen readers; `show` sets the rows."""
         super().__init__()
         self._columns = {column.name: column for column in columns}
         self._rows = rows
@@ -148,7 +148,7 @@ class DataTable(Element, Generic[Row], component="assets/data_table.js"):
             self.on("act", lambda event: self._acted(event, on_act))
 
     def show(self, rows: Sequence[Row]) -> None:
-        """These are the rows now. The page, the order and the search stay as the reader has set them."""
+        """Replace the rows. The page, the order and the search of the reader are kept."""
         self._all = rows
         self._refresh()
 

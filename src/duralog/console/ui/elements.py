@@ -1,7 +1,7 @@
-"""The small parts that pages are made of, each of them plain HTML with a place in the stylesheet.
+"""Small elements of pages, plain HTML with classes of the stylesheet.
 
-Data goes into text and into single properties (`element.props["title"] = name`), never into a string that `props()`
-or `ui.html` would read: names and values come from a disk or a network.
+Untrusted data goes into text and single properties (`element.props["title"] = name`), never into a string that
+`props()` or `ui.html` would parse.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _adorned(element: Made, classes: str, marker: str | None, attributes: Mappin
 
 
 def heading(title: str, about: str = "", *, marker: str = "title") -> TextElement:
-    """The heading of a page. Gives the line below it."""
+    """The heading of a page. Returns the line below it."""
     with block("div", "heading"):
         text("h1", visible(title), marker=marker)
         return text("p", about, "about")
@@ -78,7 +78,7 @@ class Tile:
 
 
 def empty_state(sentence: str, command: str = "", *, marker: str = "empty") -> Element:
-    """Where there is nothing to show: why, and what to type."""
+    """Shown for empty content: the reason, and a command."""
     with block("div", "empty", marker=marker) as element:
         text("p", sentence)
         if command:
@@ -87,7 +87,7 @@ def empty_state(sentence: str, command: str = "", *, marker: str = "empty") -> E
 
 
 def command_line(command: str, *, marker: str = "command") -> TextElement:
-    """A command to type, with a button that copies it."""
+    """A command with a copy button."""
     with block("div", "command"):
         element = text("code", command, marker=marker)
         text("button", "Copy", "quiet-button", type="button", aria_label="Copy the command").on(
@@ -104,7 +104,7 @@ def problem(title: str, sentence: str) -> None:
 
 
 def note_list(notes: Sequence[str], *, tone: str = "", marker: str = "notes") -> Element:
-    """Sentences that are good to know, or, with the tone `bad`, that say what is wrong."""
+    """A list of notes, or with the tone `bad`, of problems."""
     with block("ul", f"notes {tone}".strip(), marker=marker) as element:
         for sentence in notes:
             text("li", sentence)

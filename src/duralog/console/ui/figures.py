@@ -1,4 +1,4 @@
-"""Figures on a page: named ones as tiles or rows, and a whole with its parts as a bar."""
+"""Figures on a page: as tiles, rows, or a bar of parts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The frame that every page has: header, navigation, breadcrumbs, and a place for what went wrong.
+"""The frame of every page: header, navigation, breadcrumbs, and a place for errors.
 
-A page is a function that `Console.page` registers. It opens `Console.frame` and fills it. What it raises becomes a page
-that says so in a sentence: 404 for a topic, partition or group that is not there, 500 for anything else that is
-expected to happen. `live` keeps a part of a page fresh for as long as the page is open.
+A page is a function that `Console.page` registers. It opens `Console.frame` and fills it. An error becomes a page with
+a message: 404 for a missing topic, partition or group, 500 for other expected errors. `live` refreshes a part of a page
+while it is open.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REFRESH_SECONDS = 2.0
 _MOST_PARTITION_DIGITS = 10
 _MOST_UNOPENED_PAGES = 100
 _OPENED_WITHIN_SECONDS = 5.0
-"""A browser that has got a page comes back for its socket at once."""
+"""A browser opens the socket of a page right after it has loaded the page."""
 _NAVIGATION = (
     ("overview", "Overview", "/"),
     ("groups", "Groups", "/groups"),
@@ -62,12 +62,12 @@ Crumb = tuple[str, str]
 
 
 class PageMissing(DuralogError):
-    """The address of a page that is not there; the sentence says what is missing."""
+    """The page does not exist; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What the pages are made from."""
+    """The context of all pages."""
 
     source: Source
     changer: Changer
@@ -110,7 +110,7 @@ class Console:
     ) -> Iterator[None]:
         """The page around what is built inside.
 
-        `here` is the entry of the navigation that it belongs to; `keys` are keys of its own and what they do.
+        `here` is its entry in the navigation; `keys` are its own keys and their meanings.
         """
         overview = self.source.overview()
         ui.page_title(f"{printable(title)} · duralog")
@@ -176,7 +176,7 @@ class Console:
 
 
 def forget_unopened_pages() -> None:
-    """The toolkit keeps a page for a minute, up to a megabyte each: too long for those that a script asks for."""
+    """The toolkit keeps a page for a minute, up to a megabyte each: too long if a script requests many."""
     if sum(not client.has_socket_connection for client in Client.instances.values()) > _MOST_UNOPENED_PAGES:
         Client.prune_instances(client_age_threshold=_OPENED_WITHIN_SECONDS)
 
@@ -185,7 +185,7 @@ def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH
     """Call `refresh` again and again while the page is open in a browser.
 
     It changes elements that are there (`label.text = ...`, `DataTable.show`), and the browser gets only what differs.
-    On an error it is tried again, and the reader sees the error for as long as it lasts: the page stays as it was.
+    After an error it is retried. The reader sees the error meanwhile, and the page keeps its content.
     """
     notice = Notice()
 
@@ -204,7 +204,7 @@ def live(refresh: Callable[[], Awaitable[None] | None], seconds: float = REFRESH
 
 
 class Notice:
-    """A sentence at the foot of the page that stays until it is no longer true, or the reader closes it."""
+    """A message at the bottom of the page that stays until it is no longer true, or the reader closes it."""
 
     def __init__(self) -> None:
         self._sentence = ""
@@ -226,7 +226,7 @@ class Notice:
 
 
 class OverviewNotes:
-    """The notes of the newest snapshot. There is nothing to see where there are none."""
+    """The notes of the newest snapshot. Hidden if there are none."""
 
     def __init__(self) -> None:
         self._place = block("div")
@@ -276,7 +276,7 @@ def _log_out_button() -> None:
 
 
 def _leave_main_to_us() -> None:
-    """The toolkit puts everything into a `main` of its own: screen readers should find one only, after the header."""
+    """The toolkit puts everything into its own `main`. Screen readers should find only one, after the header."""
     slot = ui.context.client.content.parent_slot
     if slot is not None:
         slot.parent.props["role"] = "presentation"

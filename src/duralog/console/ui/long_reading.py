@@ -1,7 +1,7 @@
 """Reads that may take seconds or minutes, on their own worker threads.
 
-Pages share a few worker threads for reads of milliseconds, which would all wait for a log that is read from end to end.
-A long read ends when the page that asked for it is gone.
+Pages share a few worker threads for short reads, which a long read would block. A long read ends when its page is
+closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _workers = ThreadPoolExecutor(_MOST_AT_A_TIME, thread_name_prefix="duralog-conso
 
 
 async def read_long(shown_in: Element, read: Callable[[IsWanted], T]) -> T | None:
-    """What `read` returns; None if the element was deleted before it began. `read` checks if it is still wanted."""
+    """The result of `read`; None if the element was deleted before it started. `read` checks whether it is still
+    wanted.
+    """
 
     def is_wanted() -> bool:
         return not shown_in.is_deleted

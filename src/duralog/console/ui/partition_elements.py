@@ -1,7 +1,7 @@
-"""The parts of a partition's pages that live in the browser: the picture, the list of records, the opened record.
+"""The browser components of a partition's pages: the picture, the list of records, the opened record.
 
-Each is a component of `assets/` with typed events. What comes back from a browser is untrusted: offsets are read as
-digits, or the event is dropped. Offsets travel as text, since numbers of a browser have 53 bits.
+Each is a component of `assets/` with typed events. Events from a browser are untrusted: offsets must be digits, or the
+event is dropped. Offsets are sent as text, since browser numbers have 53 bits.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class RecordList(Element, component="assets/record_list.js"):
         self.on("place", lambda event: on_place(str(event.args)[:_WIDEST]))
 
     def show(self, **properties: Any) -> None:
-        """Sends what differs from what is shown."""
+        """Sends the differences from the shown state."""
         changed = {name: value for name, value in properties.items() if self.props.get(name) != value}
         if changed:
             self.props.update(changed)

@@ -10,6 +10,8 @@ COOKIE = "duralog-zone"
 
 
 def zone_here() -> ReaderZone:
-    """Of the page that is being built, or whose event is being handled. UTC before the browser has named one."""
+    """The zone of the page that is being built, or whose event is being handled. UTC until the browser has sent its
+    zone.
+    """
     client = ui.context.client
     return IN_UTC if client._request is None else zone_of(client.request.cookies.get(COOKIE))

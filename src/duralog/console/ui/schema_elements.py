@@ -1,4 +1,4 @@
-"""The parts of the pages of schemas that live in the browser. Everything is shown as text."""
+"""The browser components of the schema pages. Everything is shown as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SchemaDifference(Element, component="assets/schema_difference.js"):
 
 
 def _shown(line: Line) -> dict[str, object]:
-    """Each side is a number and three texts: what is common before, what differs, what is common after."""
+    """Each side is a number and three texts: the common prefix, the difference, the common suffix."""
     if line.kind == "skipped":
         count = 0 if line.left is None else line.left[0]
         return {"kind": "skipped", "text": f"{count} equal line{'' if count == 1 else 's'}"}

@@ -1,4 +1,4 @@
-"""How the source stands, in a word and in a sentence, and how a command would name it."""
+"""The state of the source, in a word and in a sentence, and its name as an argument of commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duralog.console.drawing.words import age_text, counted
 from duralog.console.facts.overview import Overview, SourceKind
 
 _STALE_MS = 15_000
-"""A refresh runs every two seconds: this long without one means that the machine is busy, or that it hangs."""
+"""A refresh runs every two seconds: this long without one means that the machine is busy, or that the refresh hangs."""
 
 
 class Standing(NamedTuple):
@@ -21,7 +21,7 @@ class Standing(NamedTuple):
 
 
 def standing_of(overview: Overview) -> Standing:
-    """Notes alone do not make it worse: they say what cannot be shown, which may be for good reasons."""
+    """Notes do not make it worse: they only say what cannot be shown."""
     first_note = overview.notes[0] if overview.notes else ""
     if not overview.taken_ms:
         return Standing("warn", first_note or "Nothing was read yet.", "starting")

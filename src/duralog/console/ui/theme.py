@@ -1,8 +1,8 @@
-"""How the pages look: one stylesheet, one script, one icon, all served from this package.
+"""The theme of the pages: one stylesheet, one script, one icon, all served from this package.
 
-Colours are variables of the stylesheet (`assets/console.css`), once for light and once for dark. What is drawn without
-a stylesheet (charts) takes the colours below, which can be read on both. `assets/console.js` keeps the choice between
-light, dark and the system's in the browser, before anything is painted, and knows the keys.
+Colours are variables of the stylesheet (`assets/console.css`), once for light and once for dark. Charts, which have no
+stylesheet, use the colours below, which are legible on both. `assets/console.js` keeps the choice between light, dark
+and the system's in the browser, before the first paint, and handles the keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ICON = (
 
 
 def head_html() -> str:
-    """What every page has in its head. The script is small and not deferred: it picks light or dark before painting."""
+    """The head of every page. The script is small and not deferred: it picks light or dark before the first paint."""
     stamp = int(max(file.stat().st_mtime for file in ASSETS.iterdir()))
     sheets = "".join(
         f'<link rel="stylesheet" href="{ASSETS_PATH}/{sheet.name}?{stamp}">' for sheet in sorted(ASSETS.glob("*.css"))

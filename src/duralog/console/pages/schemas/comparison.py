@@ -1,4 +1,4 @@
-"""The part of a subject's page that compares two versions: verdicts, fields, and the texts side by side."""
+"""The comparison of two versions on a subject's page: verdicts, fields, and the texts side by side."""
 
 from __future__ import annotations
 

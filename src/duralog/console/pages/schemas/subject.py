@@ -1,4 +1,4 @@
-"""`/subjects/{subject}?version=3&against=2`: its versions, one of them to read, and how it differs from another."""
+"""`/subjects/{subject}?version=3&against=2`: its versions, the text of one, and its differences from another."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _SubjectPage:
             _schema_part(view, chosen)
 
     def _is_closed(self) -> bool:
-        """The reader may leave the page while it waits for a worker thread."""
+        """Whether the reader has left the page while it waited for a worker thread."""
         return self._body.is_deleted
 
     def _links(self, view: SubjectsView) -> None:
@@ -165,7 +165,7 @@ def _versions_table(subject: str, chosen: SubjectVersion) -> DataTable[SubjectVe
 
 
 def _of(versions: Sequence[SubjectVersion], number: str | None) -> SubjectVersion | None:
-    """The version that an address names; None if there is none."""
+    """The version in the address; None if there is none."""
     if number is None or not (number.isascii() and number.isdecimal()) or len(number) > _DIGITS:
         return None
     return next((each for each in versions if each.version == int(number)), None)

@@ -25,7 +25,7 @@ class _Row:
     """Also soft-deleted ones, oldest first."""
     level: str
     whose: str
-    """Whose level it is."""
+    """Where the level is set."""
     topic: str | None
 
     @property

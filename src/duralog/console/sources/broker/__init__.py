@@ -1,1 +1,1 @@
-"""What the console knows of a running broker."""
+"""Facts from a running broker."""

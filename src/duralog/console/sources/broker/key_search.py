@@ -1,4 +1,4 @@
-"""The search for all records of one key through a broker: everything is fetched, and compared here."""
+"""The search for all records of one key through a broker: it fetches all records and compares their keys."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Records of a broker's partition, read by consumers that belong to no group and commit nothing.
 
-A broker cannot be read backwards. So a page that goes back reads a stretch of offsets before the page, and a longer one
-before that if compaction has left too few records in it; what is read for one page is bounded in records and in time.
+A broker cannot be read backwards. So a page that goes back reads a range of offsets before the page, and a longer one
+before that if compaction has left too few records in it. The work for one page is bounded in records and in time.
 """
 
 from __future__ import annotations
@@ -198,11 +198,11 @@ class BrokerRecords:
     def messages(
         self, consumer: Any, topic: str, partition: int, begin: int, end: int, *, at_once: int = _MESSAGES_AT_ONCE
     ) -> Iterator[Any]:
-        """Those from one offset up to, not including, the other. Raises if the broker says nothing for too long."""
+        """Those from one offset up to, not including, the other. Raises if the broker does not answer in time."""
         consumer.assign([self._client.TopicPartition(topic, partition, begin)])
         silent_since = time.monotonic()
         while True:
-            # Not more than there may be: the client would wait for the rest.
+            # At most as many as exist: the client would wait for the rest.
             for message in consumer.consume(min(end - begin, at_once), timeout=_WAIT_SECONDS):
                 silent_since = time.monotonic()
                 error = message.error()

@@ -1,4 +1,4 @@
-"""What the overview and the tables of topics show of a broker, one refresh after the other."""
+"""Snapshots of a broker for the overview and the tables of topics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BrokerSnapshots:
             self.newest = replace(before, overview=overview)
             return
         taken_ms = before.overview.taken_ms
-        # After a pause the rate would be one over the whole time that the broker was away. A clock may be set back.
+        # After a pause the rate would be an average over the whole outage. A clock may be set back.
         seconds = max(now_ms - taken_ms, 0) / 1000 if taken_ms and before.overview.is_online else None
         grown = {place: _growth(before.view.partitions.get(place), found) for place, found in view.partitions.items()}
         self._remember(view, now_ms)

@@ -1,7 +1,8 @@
-"""A broker as the pages see it: any of Kafka's protocol, asked through the client of Confluent.
+"""A broker as a source: any that speaks Kafka's protocol, through Confluent's client.
 
 There are no segments, no files and no cleaner to show, and nothing is ever changed: what only a directory can show
-raises `NotFromHere`, which says how to see it. While a broker is away, pages show what was last seen, and a note.
+raises `NotFromHere`, which says how to see it. While a broker does not answer, pages show the last snapshot, and a
+note.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class BrokerSource(WithoutFiles):
         self._refresher = Refresher(self.step, refresh_seconds, at_once=True)
 
     def start(self) -> None:
-        """Ask at once, and again every few seconds, in the background."""
+        """Start to refresh in the background: at once, and then every few seconds."""
         self._refresher.start()
 
     def step(self) -> None:
@@ -200,7 +201,9 @@ class BrokerSource(WithoutFiles):
             raise DuralogError(overview.notes[0])
 
     def _known(self, topic: str, partition: int) -> PartitionRow:
-        """To be read now. While the broker is away, this raises at once: a request would take seconds, and a worker."""
+        """Look up a partition to read. While the broker does not answer, this raises at once: a request would block a
+        worker thread for seconds.
+        """
         overview = self._snapshots.newest.overview
         if not overview.is_online:
             raise DuralogError(overview.notes[0])

@@ -16,7 +16,7 @@ from duralog.format.record import Record
 _BATCH_RECORDS = 1_000
 _BATCH_BYTES = 4 << 20
 _RECORD_BYTES = 500
-"""A guess, for how many offsets to go back."""
+"""An estimate, for how many offsets to go back."""
 _LEAST_OFFSETS = 200
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
 """A broker that is polled: its topics, where their partitions begin and end, their sizes, their configs, and groups.
 
-A broker that goes away leaves what was last seen, offline, with a note; when it is back, the next refresh finds it. A
-partition without a leader is in trouble, the others are not. What changes seldom is fetched seldom: configs, and the
-sizes of a broker that does not report them.
+If the broker stops answering, its last facts stay, marked offline, with a note; the next refresh after it is back
+updates them. A partition without a leader does not affect the others. Facts that change rarely are fetched rarely:
+configs, and the sizes of a broker that does not report them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BrokerWatch:
             with errors_of(self.address):
                 return self._read()
         except DuralogError:
-            # The next refresh starts with a new connection: this one may wait for a broker that never comes back.
+            # The next refresh starts with a new connection: this one may wait forever.
             with self._connecting:
                 self._admin = None
             raise
@@ -191,7 +191,7 @@ def _partition(
 
 
 class BrokerGroupWatch:
-    """The groups of a broker, as they were when it last answered."""
+    """The groups of a broker, as of its last answer."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -199,14 +199,16 @@ class BrokerGroupWatch:
         self._refreshes = 0
         self.views: tuple[GroupView, ...] = ()
         self.trouble: str | None = f"{address} has not been asked yet"
-        """Why they are not known, or not as they are now; None if they are."""
+        """Why they are unknown or outdated; None if they are current."""
 
     def forget_connection(self) -> None:
-        """The broker is away. A connection from before would be waited for, long after another one was answered."""
+        """Drop the connection to a broker that does not answer: waiting for it would take longer than a new
+        connection.
+        """
         self._groups = None
 
     def step(self) -> bool:
-        """Returns whether it was asked, and did answer."""
+        """Returns whether the broker was asked and has answered."""
         self._refreshes += 1
         if self.trouble is None and self._refreshes % _GROUP_REFRESHES == 0:
             return False

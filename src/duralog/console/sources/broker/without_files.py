@@ -1,6 +1,6 @@
 """The answers of a source without log files."""
 
-# ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
+# ruff: noqa: ARG002 (refused methods have the arguments of the protocol)
 
 from __future__ import annotations
 

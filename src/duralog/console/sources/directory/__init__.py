@@ -1,1 +1,1 @@
-"""What the console knows of a directory."""
+"""Facts from a log directory."""

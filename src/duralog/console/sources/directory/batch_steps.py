@@ -1,7 +1,7 @@
-"""Batches of a log from an offset on, or backwards from it, a few at a time: what pages of records are made of.
+"""Reads batches of a log from an offset on, or backwards from it, a few at a time, for pages of records.
 
-Headers are walked over first, so that nothing is read that is too large to be shown. Damage ends nothing: it is
-returned in place of the batches, and the next segment is read. Memory is bounded by the largest batch that is read.
+Headers are scanned first, so that no batch is read that is too large to show. Damage does not end the reading: it is
+returned instead of the batches, and the next segment is read. Memory is bounded by the largest batch that is read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WINDOW_BYTES = 1 << 20
 
 class Step(NamedTuple):
     pieces: Sequence[Piece]
-    """Whole batches, in order; none where they cannot be read."""
+    """Complete batches, in order; none if they cannot be read."""
     first_offset: int
-    """The step answers for the offsets from here up to, not including, `next_offset`."""
+    """The step covers the offsets from here up to, not including, `next_offset`."""
     next_offset: int
     read_bytes: int
     damage: CorruptRecord | None = None

@@ -1,7 +1,7 @@
-"""Compaction from the page: what it would do, and doing it, by the use cases of `duralog compact`.
+"""Compactions from the page, and their explanations, by the use cases of `duralog compact`.
 
-A run opens the directory for writing, so it is refused while a broker has it open. It cannot be stopped, and what it
-has done stays done. One run at a time.
+A run opens the directory for writing, so it is refused while a broker has it open. It cannot be stopped or undone. One
+run at a time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def not_compacted(error: NotCompacted) -> InvalidConfig:
 def rehearse(
     path: str, config: BrokerConfig, place: TopicPartition, clock: Clock, why_stop: Callable[[], str | None]
 ) -> Rehearsal:
-    """Reads the whole log, until there is a reason to stop. Raises `InvalidConfig` if the topic is not compacted."""
+    """Reads the whole log, unless it is stopped. Raises `InvalidConfig` if the topic is not compacted."""
 
     def check_wanted(_: Progress) -> None:
         if (why := why_stop()) is not None:
@@ -140,7 +140,7 @@ class DirectoryCompaction:
             records_read=0,
             records_kept=0,
         )
-        # Not a daemon: a process that ends waits for it.
+        # Not a daemon thread: the process waits for it at exit.
         self._thread = threading.Thread(target=self._run, name="duralog-console-compact")
 
     def start(self) -> None:

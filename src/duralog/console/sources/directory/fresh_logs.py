@@ -1,6 +1,6 @@
-"""Logs as they are now, in a directory that another process may write to, and their open transactions.
+"""Loads logs as they are now, in a directory that another process may write to, with their open transactions.
 
-A log is loaded for one question and closed: nothing stays open. To find the open transactions, batches have to be read,
+A log is loaded for one use and closed again. To find the open transactions, batches have to be read,
 up to a whole active segment. So the state of the producers is kept, and only new batches are read.
 """
 
@@ -50,7 +50,9 @@ class FreshLogs:
         self._states: OrderedDict[tuple[str, int, str | None], _Remembered] = OrderedDict()
 
     def ask(self, place: TopicPartition, question: Callable[[PartitionLog], _Answer]) -> _Answer:
-        """Answer a question by the log as it is now. If files vanish meanwhile, it is asked again of a fresh log."""
+        """Call `question` with the current log. If files vanish meanwhile, the log is loaded again, and the call
+        repeated.
+        """
         folder = os.path.join(self._store.directory_of(*place), str(place))
         for attempt in range(_ATTEMPTS):
             if not os.path.isdir(folder):
@@ -70,7 +72,7 @@ class FreshLogs:
     def stability(self, log: PartitionLog) -> Stability:
         """REQUIRES: the log is one that `ask` gave."""
         view, topic = log.view, self._store.find_topic(log.topic)
-        # With the id: a topic that was deleted and made again has nothing to do with the one before.
+        # With the id: a topic that was deleted and created again is another one.
         key = log.topic, log.partition, None if topic is None else topic.topic_id
         with self._lock:
             # Removed while it is brought up to date, which changes it. Another thread starts from the log meanwhile.

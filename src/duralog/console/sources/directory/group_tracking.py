@@ -1,7 +1,7 @@
-"""Consumer groups as a directory has them, read from `__consumer_offsets` as it grows: only what came since is read.
+"""The consumer groups of a directory, read incrementally from `__consumer_offsets`.
 
-A long topic is read in several steps, so that a refresh does not take seconds: until all is read, the groups that are
-known so far are shown, with a note.
+A long topic is read in several steps, so that a refresh does not take seconds. Until all is read, the groups found so
+far are shown, with a note.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupTracking:
         self.records = GroupRecords()
         self._folded: dict[TopicPartition, FoldedLog] = {}
         self._positions: dict[TopicPartition, tuple[PartitionView | None, int]] = {}
-        """Of each partition, the view after which it was read to its end, and up to where."""
+        """For each partition, the view after which it was read to its end, and the offset read up to."""
         self.note: str | None = None
 
     def read_on(self, views: Mapping[TopicPartition, PartitionView]) -> None:
@@ -64,7 +64,7 @@ class GroupTracking:
 
     def _reading(self, folded: FoldedLog, position: int, most: int) -> Callable[[PartitionLog], tuple[int, int, bool]]:
         def read(log: PartitionLog) -> tuple[int, int, bool]:
-            """Up to where it was read, how many records that were, and whether there are no more for now."""
+            """The offset read up to, the number of records, and whether the end was reached."""
             end = log.end_offset
             if position >= end:
                 return position, 0, True
@@ -80,7 +80,7 @@ class GroupTracking:
                         taken += 1
                     yield entry
 
-            # What a transaction committed counts when the transaction does; other commits do not wait for it.
+            # Commits of a transaction take effect with the transaction; other commits do not wait for it.
             for record in folded.taking_effect(entries()):
                 self.records.add(record)
             return reached, taken, reached == end

@@ -25,10 +25,10 @@ from duralog.storage.read_only_partitions import PartitionView
 
 
 def held_note(rows: Iterable[tuple[PartitionView, int, TopicConfig]], now_ms: int) -> str | None:
-    """Of a directory, from each partition, where its log starts, and its configs; None if nothing is that old.
+    """The note for a directory, from its partitions, log start offsets and configs; None if no record is that old.
 
-    Whether the process that serves the directory was started with a retention is not in the directory. If it was, what
-    is named here is deleted at its next check.
+    The directory does not show whether the process that serves it was started with a retention. If it was, its next
+    check deletes these records.
     """
     due = [removal for view, start, config in rows for removal in _due(view, start, config, now_ms)]
     if not due:
@@ -50,7 +50,7 @@ def _due(view: PartitionView, start_offset: int, config: TopicConfig, now_ms: in
         return []
     segments = timed_segments(view)
     try:
-        # Most logs end here: one remembered number, however many segments there are.
+        # The usual case: one cached number, for any number of segments.
         if now_ms - segments[0].largest_timestamp_ms <= DEFAULT_RETENTION_MS:
             return []
         log = AgingLog(

@@ -1,7 +1,7 @@
-"""Looking for all records of one key, from an offset on, in a thread that can be stopped at any time.
+"""The search for all records of one key from an offset on, on a thread that can be stopped at any time.
 
-Keys are compared by their bytes, those of a chunk all at once: first their lengths, then byte by byte from the last one
-on, which is where the keys of a log differ, until few are left. No loop over records holds up the pages.
+The keys of a chunk are compared at once: first their lengths, then byte by byte from the end, where the keys of a log
+differ most, until few are left. No Python loop over records blocks the pages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Integers = np.ndarray[tuple[int], np.dtype[Any]]
 
 
 def with_key(data: _Integers, positions: _Integers, places: _Integers, key: bytes) -> _Integers:
-    """Of these places, those whose key is this one. REQUIRES: a key as long begins at the position of each place."""
+    """The places with this key. REQUIRES: the keys there have its length."""
     for back in range(len(key) - 1, -1, -1):
         if not len(places):
             break
@@ -109,7 +109,7 @@ class DirectoryKeySearch(SearchThread):
         return True
 
     def _show(self, piece: Piece, log: PartitionLog, rows: list[int], offsets: set[int]) -> None:
-        """As they are shown on a page, with what became of their transactions."""
+        """The records as shown on a page, with the state of their transactions."""
         chosen = type(piece)(
             name=piece.name, position=piece.position, data=piece.data, batches=piece.batches[np.array(rows)]
         )

@@ -1,6 +1,6 @@
-"""The segments of a partition with their files, indexes and times: what its picture is drawn from.
+"""The segments of a partition with their files, indexes and times, for its picture.
 
-What is read of a segment that is complete is kept, since it does not change as long as its file does not.
+Facts of a closed segment are cached as long as its file does not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Contents(NamedTuple):
 
 
 def segment_facts(view: PartitionView, first_dirty_offset: int | None) -> tuple[SegmentFacts, ...]:
-    """Of all segments, oldest first. One whose files go meanwhile is left out: the next refresh shows it."""
+    """All segments, oldest first. One whose files vanish meanwhile is left out until the next refresh."""
     if not view.segments:
         return ()
     files = _files_by_offset(view.folder)

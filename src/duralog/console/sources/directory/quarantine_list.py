@@ -1,4 +1,4 @@
-"""What lies in quarantine, of all partitions of a directory: bytes that recovery or repair took out of logs."""
+"""The quarantines of all partitions of a directory: bytes that recovery or repair removed from logs."""
 
 from __future__ import annotations
 

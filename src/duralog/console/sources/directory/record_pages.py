@@ -1,7 +1,7 @@
 """Pages of records: forward or backward from an offset or a time, bounded in records and in bytes.
 
-A page answers for a range of offsets: what is in the range and not on the page is a gap in the log. Records come in the
-order of offsets, also on a page that was read backwards. Damage is reported in the note of the page.
+A page covers a range of offsets: an offset of the range that is not on the page is a gap in the log. Records come in
+the order of offsets, also on a page that was read backwards. Damage is reported in the note of the page.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PageReader:
 
     @property
     def damage(self) -> Sequence[CorruptRecord]:
-        """What was met so far."""
+        """The damage found so far."""
         return self._damage
 
     def page(self, *, offset: int | None, time_ms: int | None, limit: int, backwards: bool) -> RecordPage:
@@ -60,11 +60,11 @@ class PageReader:
         return self._backward(offset, limit) if backwards else self._forward(offset, end, limit)
 
     def tail(self, from_offset: int, limit: int) -> RecordPage:
-        """What came from the offset on: the newest, if that is more than the limit."""
+        """Records from the offset on; the newest, if there are more than the limit."""
         limit = min(max(limit, 1), MOST_PAGE_RECORDS)
         start, end = self._view.start_offset, self._end()
         if from_offset > end:
-            # The end of the log was lost, or the topic was made again: from now on.
+            # The log was truncated, or the topic was created again: continue from its end.
             return self._page([], end, end)
         from_offset = max(from_offset, start)
         if end - from_offset <= limit:

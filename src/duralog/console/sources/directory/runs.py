@@ -1,7 +1,6 @@
-"""What runs for the pages of a directory: searches, checks, explanations, and one compaction at a time.
+"""The work for pages of a directory: searches, checks, explanations, and one compaction at a time.
 
-Each has a thread, its own or a page's. All of them are stopped when the console ends; only a compaction is finished
-first.
+Each runs on its own thread or a page's. All are stopped when the console ends; only a compaction is finished first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reading a whole segment finds: its codecs, how well they pack, tombstones. Kept until the file changes.
+"""The results of reading whole segments: codecs, compression, tombstones. Cached until the file changes.
 
 At most two scans run at a time, and a segment is scanned by one thread only.
 """
@@ -31,7 +31,7 @@ _NOT_UNPACKED = "unknown"
 
 
 class _Version(NamedTuple):
-    """Of a file: another one has other contents."""
+    """Identifies the contents of a file."""
 
     inode: int
     size: int
@@ -49,14 +49,14 @@ class SegmentScans:
         self._is_stopping = threading.Event()
 
     def known(self, path: str) -> SegmentScan | None:
-        """What was found of the file, if it is still the same."""
+        """The cached result, if the file has not changed."""
         version = _version(path)
         with self._lock:
             kept = self._kept.get(path)
         return kept[1] if kept is not None and kept[0] == version else None
 
     def scan(self, path: str, base_offset: int, is_wanted: Callable[[], bool] = always_wanted) -> SegmentScan:
-        """Raises `UnknownTopic` if the segment is gone, `StorageError` if it cannot be read or is not wanted."""
+        """Raises `UnknownTopic` if the segment does not exist, `StorageError` if it cannot be read or is not wanted."""
         with self._lock:
             alone = self._scanning.setdefault(path, threading.Lock())
         try:

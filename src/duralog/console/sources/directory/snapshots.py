@@ -1,8 +1,8 @@
-"""A log directory, refreshed every few seconds: what the overview and the tables of topics show.
+"""Snapshots of a log directory, refreshed every few seconds, for the overview and the tables of topics.
 
-A snapshot is immutable and replaced as a whole: pages take the newest one without a lock. Only what `Store.refresh`
-found changed is computed again. `step` never raises: if the directory cannot be listed, the last snapshot stays, is
-marked offline, and has a note with the reason.
+A snapshot is immutable and replaced as a whole: pages take the newest one without a lock. Only partitions that
+`Store.refresh` reports as changed are computed again. `step` never raises: if the directory cannot be listed, the last
+snapshot stays, is marked offline, and has a note with the reason.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DirectorySnapshot:
 
 @dataclass(slots=True)
 class _Row:
-    """What was computed of a partition, and from what."""
+    """The computed facts of a partition, and their inputs."""
 
     view: PartitionView
     start_offset: int
@@ -191,7 +191,7 @@ def trouble_of(view: PartitionView) -> str | None:
 def dirty_range_of(
     view: PartitionView, directory: DirectoryView, config: TopicConfig, last_stable_offset: int, now_ms: int
 ) -> DirtyRange | None:
-    """What a cleaner would find in the log; None for one that is not compacted or has no files."""
+    """The dirty range of the log for a cleaner; None if it is not compacted or has no files."""
     if COMPACT not in config.cleanup_policy or not view.segments:
         return None
     try:

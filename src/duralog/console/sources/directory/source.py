@@ -1,4 +1,4 @@
-"""A log directory as the pages see it. It may be in use: nothing is locked, nothing changes, nothing stays open.
+"""A log directory as a source. It may be in use: nothing is locked or changed, and no file stays open.
 
 The overview and the tables come from the newest snapshot, which a background thread makes every few seconds; everything
 else is read when it is asked for. Only a compaction changes something, and only if the console was started to allow it.
@@ -73,7 +73,7 @@ class DirectorySource:
         refresh_seconds: float = 2.0,
         clock: Clock = wall_clock_ms,
     ) -> None:
-        """Reads the directory once, so that there is something to show."""
+        """Reads the directory once, so that there is a first snapshot."""
         self.path = path
         self._clock = clock
         self._snapshots = DirectorySnapshots(path, config or BrokerConfig(), clock)
@@ -276,7 +276,7 @@ class DirectorySource:
         return self._snapshots.newest.rows.get(topic, ())
 
     def _known(self, topic: str, partition: int) -> TopicPartition:
-        """By the newest snapshot. Raises `UnknownTopic`, or `StorageError` where all of the directory has gone."""
+        """By the newest snapshot. Raises `UnknownTopic`, or `StorageError` if the whole directory is missing."""
         place = TopicPartition(topic, partition)
         if not os.path.isdir(self.path):
             raise StorageError(f"{printable(self.path)} is not there any more: it was moved, unmounted or deleted")
@@ -296,9 +296,8 @@ class DirectorySource:
         return directory, view
 
     def _ask(self, topic: str, partition: int, question: Callable[[PartitionLog], _Answer]) -> _Answer:
-        """Ask the log as it is now. All of it is in its folder, except its start: a file of the directory has that.
-
-        So the whole directory is refreshed only if that file has changed, or the last refresh could not read the log.
+        """Load the current log. Everything is in its folder, except its start, which is in a file of the directory. So
+        the whole directory is refreshed only if that file has changed, or the last refresh could not read the log.
         """
         place, log_starts = self._known(topic, partition), self._log_starts()
         if log_starts != self._seen_log_starts or not self._snapshots.newest.views[place].segments:
@@ -331,7 +330,7 @@ class DirectorySource:
             page, is_damaged = self._ask(topic, partition, read_page)
             if not is_damaged:
                 break
-            # A segment that a compaction replaces while its old one is read looks like damage. That does not last.
+            # A segment that a compaction replaces while it is read looks damaged. A retry succeeds.
         return page
 
     def _read(self, read: Callable[[], _Answer]) -> _Answer:

@@ -1,4 +1,4 @@
-"""Records of a directory's partitions as Arrow batches, a stretch at a time, of the log as it is at each turn."""
+"""Reads records of a directory's partitions as Arrow batches, in steps, each from the current log."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _Turn(Generic[T]):
         self._results.append(self._visit(records, lambda chosen: self._shown(piece, chosen)))
 
     def _shown(self, piece: Piece, offsets: Offsets) -> list[ShownRecord]:
-        """As they are shown on a page, with what became of their transactions."""
+        """The records as shown on a page, with the state of their transactions."""
         batches = piece.batches
         # Offsets rise from batch to batch.
         rows = np.unique(np.searchsorted(batches["last_offset"], offsets))
