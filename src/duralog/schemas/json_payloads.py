@@ -32,6 +32,7 @@ from duralog.schemas.json_types import (
     ENCODING,
     infer_type,
     is_double,
+    is_text,
     json_schema_type,
 )
 from duralog.schemas.payloads import Bytes, Decoded, Int64s, Payloads, binary_column, count_left_out, no_reasons
@@ -225,7 +226,7 @@ class _Columns:
         others = set().union(*values).difference(self._known[path])
         if others:
             found = Counter(chain.from_iterable(value.keys() & others for value in values))
-            named = ({_field_path(path, str(name))[:_MOST_NAME]: count} for name, count in sorted(found.items()))
+            named = ({_shown_name(_field_path(path, name)): count} for name, count in sorted(found.items()))
             self.left_out = count_left_out([self.left_out, *named])
         children = [
             self.build([value.get(each.name) for value in values], rows, each, _field_path(path, each.name))
@@ -311,6 +312,11 @@ def _field_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
+def _shown_name(path: str) -> str:
+    """For reports, which may be written to a terminal."""
+    return path[:_MOST_NAME].encode(errors="backslashreplace").decode()
+
+
 def _flat(values: list[Any]) -> list[Any]:
     return list(chain.from_iterable(each for each in values if each is not None))
 
@@ -342,7 +348,7 @@ def _json(value: object) -> str:
 
 
 def _loose(value: object) -> str:
-    if isinstance(value, str) and not any("\ud800" <= each <= "\udfff" for each in value):
+    if isinstance(value, str) and is_text(value):
         return value
     return _json(value)
 

@@ -62,6 +62,11 @@ def _document(text: str, name: str) -> object:
         raise SchemaError(f"{name} is not JSON: {error}") from None
 
 
+def _check_name(name: str, source: str) -> None:
+    if not is_text(name):
+        raise SchemaError(f"the {source} has a field whose name is not Unicode text: {name[:100]!r}")
+
+
 def text_field(name: str) -> pa.Field:
     """A field that holds the JSON of any value."""
     return pa.field(name, pa.string(), metadata=_TEXT)
@@ -76,6 +81,7 @@ class _FromSchema:
 
     def field(self, name: str, schema: object, base: str, inside: tuple[int, ...]) -> pa.Field:
         self._count += 1
+        _check_name(name, "JSON Schema")
         if self._count > MAX_FIELDS:
             raise SchemaError(f"the JSON Schema has more than {MAX_FIELDS:,} fields, nested ones too")
         followed = 0
@@ -221,6 +227,7 @@ class _FromConnect:
 
     def field(self, name: str, schema: object, depth: int = 0) -> pa.Field:
         self._count += 1
+        _check_name(name, "Connect schema")
         if self._count > MAX_FIELDS or depth > MAX_DEPTH:
             raise SchemaError(f"the Connect schema has more than {MAX_FIELDS:,} fields, or is nested too deeply")
         if not isinstance(schema, dict) or not isinstance(schema.get("type"), str):
@@ -277,7 +284,8 @@ def _shape(value: object, depth: int) -> object:
     if depth > MAX_DEPTH:
         return _ANYTHING
     if isinstance(value, dict):
-        return {key: _shape(each, depth + 1) for key, each in value.items()}
+        # No column can have half a surrogate pair in its name: such a field is left out.
+        return {key: _shape(each, depth + 1) for key, each in value.items() if is_text(key)}
     if isinstance(value, list):
         found: object = _NOTHING
         for each in value:
@@ -289,6 +297,11 @@ def _shape(value: object, depth: int) -> object:
             return _LONG if -(2**63) <= value < 2**63 else _ANYTHING
         return int if -(2**63) <= value < 2**63 else float
     return type(value)
+
+
+def is_text(value: str) -> bool:
+    """Whether it is Unicode text: JSON may hold halves of surrogate pairs."""
+    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def is_double(number: int) -> bool:

@@ -115,6 +115,10 @@ class TestSchemas:
             ('{"$ref": "other.json"}', "refers to 'other.json', which is not among its references"),
             ('{"$ref": "#"}', "has a .ref that leads to itself"),
             ('{"$ref": "#anchor"}', "anchors are not supported"),
+            (
+                r'{"properties": {"a": {"properties": {"\ud800": {}}}}}',
+                r"a field whose name is not Unicode text: '.ud800'",
+            ),
         ],
     )
     def test_those_that_cannot_be_used(self, text, problem):
@@ -511,6 +515,19 @@ def test_more_rows_than_are_parsed_at_once():
 
 def test_an_empty_column():
     assert decode(TestValues.field, pa.array([], pa.binary())).values.to_pylist() == []
+
+
+def test_names_that_no_column_can_have() -> None:
+    """JSON may hold half of a surrogate pair. Such a field is left out, and reported by its escape."""
+    rows = [rb'{"a": 1, "\ud800": 2, "b": {"\udfffx": [1]}}', rb'{"a": 3, "b": null}']
+    field = infer_json_type(pa.array(rows))
+    decoded = PayloadDecoder(DecoderPlan(format=Format.JSON, json_type=field)).decode(pa.array(rows))
+    # Of `b`, no column is left: its JSON is kept.
+    assert decoded.values.to_pylist() == [{"a": 1, "b": r'{"\udfffx":[1]}'}, {"a": 3, "b": None}]
+    assert decoded.left_out == {"\\ud800": 1}
+    schema = {"type": "struct", "fields": [{"field": "\ud800", "type": "string"}]}
+    with pytest.raises(SchemaError, match="the Connect schema has a field whose name is not Unicode text"):
+        connect_type(schema)
 
 
 def test_fields_that_the_type_does_not_have_are_counted() -> None:

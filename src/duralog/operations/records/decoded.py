@@ -18,6 +18,7 @@ from duralog.columnar.schema import HEADERS, KEY, OFFSET, PARTITION, RECORD_SCHE
 from duralog.errors import SchemaError
 from duralog.format.record import Record
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.debezium_payloads import infer_debezium_type
 from duralog.schemas.decode_options import Decode, ReadRecords, plan_decoding, read_catalogue
 from duralog.schemas.payload_decoder import Format, PayloadDecoder
 from duralog.schemas.payload_planning import PayloadRequest
@@ -231,8 +232,8 @@ def _decoded(
     ids: Sequence[int | UUID | None],
 ) -> Iterator[DecodedPayload]:
     framing, reader = decoder.plan.framing, decoder.plan.reader
-    decoded = decoder.decode(payloads, headers if framing is Framing.CONFLUENT else None)
-    for value, reason, id_ in zip(python_values(decoded.values), decoded.reasons.to_pylist(), ids, strict=True):
+    values, reasons = _values(decoder, payloads, headers if framing is Framing.CONFLUENT else None)
+    for value, reason, id_ in zip(values, reasons, ids, strict=True):
         if framing is Framing.NONE:
             yield DecodedPayload(value, None if reader is None else reader.name, reason)
         elif id_ is None:
@@ -240,6 +241,43 @@ def _decoded(
         else:
             version = versions.get(id_)
             yield DecodedPayload(value, f"id {id_}" if version is None else _name(version), reason, version)
+
+
+def _values(
+    decoder: PayloadDecoder, payloads: pa.Array, headers: pa.Array | None
+) -> tuple[list[Any], list[str | None]]:
+    """What was written, and why it does not decode. Of JSON, columns may have less: their type is that of a sample."""
+    if decoder.plan.format is Format.DEBEZIUM:
+        return _events(decoder, payloads, headers)
+    decoded = decoder.decode(payloads, headers)
+    reasons: list[str | None] = decoded.reasons.to_pylist()
+    if decoder.plan.format is not Format.JSON:
+        return python_values(decoded.values), reasons
+    written = decoder.written_json(payloads, headers)
+    if decoder.plan.reader is None:
+        # What a sample has not seen is not wrong.
+        reasons = [reason if value is None else None for value, reason in zip(written, reasons, strict=True)]
+    return [value if reason is None else None for value, reason in zip(written, reasons, strict=True)], reasons
+
+
+def _events(
+    decoder: PayloadDecoder, payloads: pa.Array, headers: pa.Array | None
+) -> tuple[list[Any], list[str | None]]:
+    """Change events: those that the sample's type does not hold in full, with the type that they themselves have."""
+    decoded = decoder.decode(payloads, headers)
+    values, reasons = python_values(decoded.values), decoded.reasons.to_pylist()
+    if not decoded.left_out and decoded.reasons.null_count == len(reasons):
+        return values, reasons
+    for row in range(len(payloads)):
+        one = payloads.slice(row, 1)
+        try:
+            own = PayloadDecoder(replace(decoder.plan, json_type=infer_debezium_type(one)))
+        except SchemaError:
+            continue
+        found = own.decode(one, None if headers is None else headers.slice(row, 1))
+        if found.reasons[0].as_py() is None:
+            [values[row]], reasons[row] = python_values(found.values), None
+    return values, reasons
 
 
 def _context(decoder: PayloadDecoder) -> str:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from duralog.errors import InvalidRecord, SchemaError
 from duralog.schemas.compatibility.json_schema import JsonSchema
+from duralog.schemas.exact_numbers import Exact
 
 _MAX_DEPTH = 100
+_MAX_DIGITS = 5_000
 _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
     "boolean": (bool,),
@@ -63,7 +67,7 @@ def _own(node: dict[str, Any], value: Any, path: str) -> Iterator[str]:
     if names and not any(_is_of(value, name) for name in names):
         yield f"{_place(path)}expected {' or '.join(map(str, names))}, found {_shown(value)}"
         return
-    if "enum" in node and not any(_same(value, each) for each in node["enum"]):
+    if "enum" in node and not any(_same(value, each) for each in _list(node, "enum")):
         yield f"{_place(path)}expected one of {_shown(node['enum'])}, found {_shown(value)}"
     if "const" in node and not _same(value, node["const"]):
         yield f"{_place(path)}expected {_shown(node['const'])}, found {_shown(value)}"
@@ -99,20 +103,20 @@ def _bounds(node: dict[str, Any], value: float, path: str) -> Iterator[str]:
     if _is_number(below) and value >= below:
         yield f"{_place(path)}expected less than {below}, found {_shown(value)}"
     step: Any = node.get("multipleOf")
-    if _is_number(step) and step and (value / step) % 1:
+    if _is_number(step) and step and not _is_multiple(value, step):
         yield f"{_place(path)}expected a multiple of {step}, found {_shown(value)}"
 
 
 def _combined(schema: JsonSchema, node: dict[str, Any], value: Any, path: str, depth: int) -> Iterator[str]:
-    for inner in node.get("allOf", ()):
+    for inner in _list(node, "allOf"):
         yield from _problems(schema, inner, value, path, depth + 1)
 
     def fits(inner: Any) -> bool:
         return next(_problems(schema, inner, value, path, depth + 1), None) is None
 
-    if "anyOf" in node and not any(map(fits, node["anyOf"])):
+    if "anyOf" in node and not any(map(fits, _list(node, "anyOf"))):
         yield f"{_place(path)}expected one of {len(node['anyOf'])} alternatives, found {_shown(value)}"
-    if "oneOf" in node and sum(map(fits, node["oneOf"])) != 1:
+    if "oneOf" in node and sum(map(fits, _list(node, "oneOf"))) != 1:
         yield f"{_place(path)}expected exactly one of {len(node['oneOf'])} alternatives, found {_shown(value)}"
     if "not" in node and fits(node["not"]):
         yield f"{_place(path)}{_shown(value)} is ruled out by the schema"
@@ -125,10 +129,9 @@ def _combined(schema: JsonSchema, node: dict[str, Any], value: Any, path: str, d
 def _fields(schema: JsonSchema, node: dict[str, Any], value: dict[str, Any], path: str, depth: int) -> Iterator[str]:
     required = node.get("required")
     for name in required if isinstance(required, list) else ():
-        if name not in value:
+        if isinstance(name, str) and name not in value:
             yield f"{_place(_inner(path, name))}it is missing, and required"
-    own = node.get("properties") or {}
-    patterns = node.get("patternProperties") or {}
+    own, patterns = _named(node, "properties"), _named(node, "patternProperties")
     more = node.get("additionalProperties", True)
     for name, each in value.items():
         inner = _inner(path, name)
@@ -154,6 +157,30 @@ def _items(schema: JsonSchema, node: dict[str, Any], value: list[Any], path: str
         yield from _problems(schema, beginning[at] if at < len(beginning) else rest, each, f"{path}[{at}]", depth + 1)
 
 
+def _list(node: dict[str, Any], word: str) -> list[Any]:
+    found = node.get(word, [])
+    if not isinstance(found, list):
+        raise SchemaError(f"the JSON Schema's {word} is not a list: {_shown(found)}")
+    return found
+
+
+def _named(node: dict[str, Any], word: str) -> dict[str, Any]:
+    found = node.get(word) or {}
+    if not isinstance(found, dict):
+        raise SchemaError(f"the JSON Schema's {word} is not an object: {_shown(found)}")
+    return found
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    """By the digits of both: 19.99 is a multiple of 0.01, which doubles are not."""
+    numbers = [Decimal(each.text if isinstance(each, Exact) else repr(each)) for each in (value, step)]
+    # Others would take memory.
+    if not all(each.is_finite() and abs(each.adjusted()) <= _MAX_DIGITS for each in numbers):
+        return False
+    one, other = map(Fraction, numbers)
+    return (one / other).denominator == 1
+
+
 def _is_of(value: Any, name: Any) -> bool:
     if name in ("number", "integer"):
         return _is_number(value) and (name == "number" or value % 1 == 0)
@@ -168,7 +195,7 @@ def _same(one: Any, other: Any) -> bool:
 def _found(pattern: str, text: str) -> bool:
     try:
         return re.search(pattern, text) is not None
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return True  # Of another dialect.
 
 

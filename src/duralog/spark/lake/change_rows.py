@@ -48,11 +48,20 @@ def check_events(type_: pa.DataType, topic: str) -> None:
     missing = sorted({"op", "before", "after"} - set(names))
     if missing:
         raise SchemaError(f"topic {topic}: the values are not Debezium's change events: they have no {missing[0]}")
+    if not (pa.types.is_string(names["op"]) or pa.types.is_large_string(names["op"])):
+        raise SchemaError(
+            f"topic {topic}: the values are not Debezium's change events: `op` is of type {names['op']}, not text"
+        )
     if not pa.types.is_struct(names["after"]):
         raise SchemaError(
             f"topic {topic}: no event of the sample has a row in `after`, so the table's columns are not known: give"
             " value.schema, or wait for the first change"
         )
+    if pa.types.is_struct(names["before"]):
+        try:
+            conformed(pa.nulls(1, names["before"]), names["after"])
+        except pa.ArrowNotImplementedError as error:
+            raise SchemaError(f"topic {topic}: rows before a change are not like those after it: {error}") from None
 
 
 def row_type(events: pa.DataType) -> pa.StructType:

@@ -58,6 +58,47 @@ def test_json_is_valid_where_jsonschema_says_so(schema: Any) -> None:
         assert is_valid == expected.is_valid(value), value
 
 
+@pytest.mark.parametrize(
+    ("text", "step", "is_multiple"),
+    [
+        *(("19.99", "0.01", True), ("0.3", "0.1", True), ("1e-7", "1e-8", True), ("0", "0.7", True)),
+        *(("19.995", "0.01", False), ("9" * 400, "0.5", True), ("1e-9999", "0.5", False)),
+        *(("123456789.123456789123", "0.000000000001", True), ("123456789.1234567891235", "0.000000000001", False)),
+    ],
+)
+def test_multiples_are_those_of_the_digits(text: str, step: str, *, is_multiple: bool) -> None:
+    schema = RegisteredSchema(type=SchemaType.JSON, text=f'{{"multipleOf": {step}}}')
+    encoder = PayloadEncoder(EncoderPlan(format=Format.JSON, schema=schema))
+    if is_multiple:
+        encoder.encode_text(text.encode())
+    else:
+        with pytest.raises(InvalidRecord, match="expected a multiple of"):
+            encoder.encode_text(text.encode())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *({"allOf": 5}, {"anyOf": {}}, {"oneOf": None}, {"enum": True}),
+        *({"properties": 3}, {"patternProperties": ["a"]}),
+    ],
+    ids=json.dumps,
+)
+def test_keywords_of_another_type_are_an_error_of_the_schema(schema: Any) -> None:
+    with pytest.raises(SchemaError, match=r"the JSON Schema's \w+ is not "):
+        check_json(JsonSchema(json.dumps(schema)), {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"required": [[]]}, {"pattern": "a{99999999999}"}, {"properties": None}, {"multipleOf": "x"}],
+    ids=json.dumps,
+)
+def test_what_a_keyword_cannot_mean_is_ignored(schema: Any) -> None:
+    for value in ({"a": 1}, "a", 3):
+        check_json(JsonSchema(json.dumps(schema)), value)
+
+
 def test_wrong_json_is_named() -> None:
     text = json.dumps(
         {
