@@ -142,7 +142,7 @@ class Healing:
         return files
 
     def run(self, files: CrashingFiles) -> HealReport:
-        for module in ("operations.cluster.heal", "scanning.locations"):
+        for module in ("operations.cluster.locked_directories", "operations.cluster.heal_tasks", "scanning.locations"):
             self.patch.setattr(f"duralog.{module}.LocalFileSystem", lambda: files)
         request = HealRequest(paths=[str(node) for node in self.nodes], truncate_acknowledged=True)
         return heal_cluster(request, Threads(1))

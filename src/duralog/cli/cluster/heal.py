@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.cluster.cluster_command import Directories, MoreData, cluster_app, paths_given
-from duralog.cli.voice.engine import StorageOptions
+from duralog.cli.voice.engine import (
+    DEFAULT_MASTER,
+    THREADS,
+    Conf,
+    EngineChoice,
+    Master,
+    StorageOptions,
+    engine_given,
+)
 from duralog.cli.voice.failures import FAILURE, errors_shown
 from duralog.cli.voice.options import (
     HOW,
@@ -34,6 +42,7 @@ _MOST_LINES = 20
 
 @cluster_app.command()
 def heal(
+    ctx: typer.Context,
     directories: Directories = None,
     data: MoreData = None,
     dry_run: DryRun = False,
@@ -48,10 +57,13 @@ def heal(
     topic: TopicChoices = None,
     partition: PartitionChoice = None,
     storage_option: StorageOptions = None,
-    threads: ReadThreads = 2,
+    engine: EngineChoice = THREADS,  # noqa: ARG001 (engine_given reads it, and the next three)
+    threads: ReadThreads = 2,  # noqa: ARG001
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
+    master: Master = DEFAULT_MASTER,  # noqa: ARG001
+    conf: Conf = None,  # noqa: ARG001
 ) -> None:
     """Fill damaged and short copies with batches of the others.
 
@@ -61,17 +73,16 @@ def heal(
 
     Exit code: 0 all copies are sound now, or would be; 1 something is left; 2 wrong usage; 130 interrupted.
     """
+    chosen = engine_given(ctx, with_both=("storage_option",))
     paths = paths_given(directories, data)
     storage_options = named_values("--storage-option", storage_option)
     with errors_shown():
-        from duralog.cli.voice.compilation import announce_compilation
         from duralog.cli.voice.logs import say_nothing
 
-        announce_compilation(quiet=quiet)
+        chosen.announce(quiet=quiet)
         say_nothing()  # The report has all that is logged.
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.cluster.heal import HealRequest, heal_cluster
-        from duralog.operations.workers import Threads
 
         request = HealRequest(
             paths=paths,
@@ -80,9 +91,12 @@ def heal(
             truncate_acknowledged=truncate_acknowledged,
             dry_run=dry_run,
         )
-        with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
+        with (
+            screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
+            chosen.workers() as workers,
+        ):
             view = _Healed(shown.output)
-            report = heal_cluster(request, Threads(threads), on_progress=shown.bar.show, on_partition=view.add)
+            report = heal_cluster(request, workers, on_progress=shown.bar.show, on_partition=view.add)
             view.end(report)
         if not report.is_well:
             raise typer.Exit(FAILURE)

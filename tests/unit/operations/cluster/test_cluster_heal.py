@@ -284,7 +284,7 @@ def test_a_source_in_which_a_crash_has_left_a_finished_segment_gives_that_one(no
     heal(nodes, dry_run=True)
     assert len(list(old.parent.glob("*.swap"))) == 1
     monkeypatch.setattr(
-        "duralog.operations.cluster.heal.os.access", lambda path, _: is_writable or path != str(nodes[0])
+        "duralog.operations.cluster.locked_directories.os.access", lambda path, _: is_writable or path != str(nodes[0])
     )
     assert heal(nodes).is_well
     assert len(list(old.parent.glob("*.swap"))) == (0 if is_writable else 1)

@@ -255,7 +255,9 @@ def test_a_dry_run_lets_go_of_directories_that_it_may_not_write_to(
 
     for node in nodes:
         (node / ".lock").touch()
-    monkeypatch.setattr("duralog.operations.cluster.heal.lock_for_repair", lock)
-    monkeypatch.setattr("duralog.operations.cluster.heal.os.access", lambda path, _: path != str(nodes[1]))
+    monkeypatch.setattr("duralog.operations.cluster.locked_directories.lock_for_repair", lock)
+    monkeypatch.setattr(
+        "duralog.operations.cluster.locked_directories.os.access", lambda path, _: path != str(nodes[1])
+    )
     heal(nodes, dry_run=True)
     assert sorted(released) == [str(node) for node in nodes]
