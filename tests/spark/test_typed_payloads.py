@@ -107,6 +107,30 @@ def test_what_does_not_decode_is_reported_in_the_folder(
     assert rest["reason"].startswith("1 more payloads between these offsets do not decode; the first one: value: ")
 
 
+def test_fields_that_the_sample_does_not_have_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In the log of the task, whatever the mode, and in the folder."""
+    values = [{"id": number} | ({"coupon": 1, "by": {"x": 1}} if number > 1100 else {}) for number in range(1200)]
+    with duralog.open(tmp_path / "data") as store:
+        store.create_topic("plain", 1)
+        store.partition("plain", 0).append([duralog.Record(value=json.dumps(each).encode()) for each in values])
+    sentence = (
+        "fields of JSON that the sampled records do not have are left out: value.by (99x), value.coupon (99x). To have"
+        " them, give a JSON Schema as value.schema, or read the bytes"
+    )
+    options = {"subscribe": "plain", "value_format": "json"}
+    for more in ({}, {"mode": "PERMISSIVE"}, {"mode": "PERMISSIVE", "badRecordsPath": str(tmp_path / "reports")}):
+        caplog.clear()
+        found = table_of(tmp_path / "data", **options, **more)
+        assert found["value"].to_pylist() == [{"id": number} for number in range(1200)]
+        assert caplog.messages == [f"plain-0 offsets 0 to 1199: {sentence}"]
+    [line] = reported(tmp_path / "reports")
+    assert line == {"topic": "plain", "partition": 0, "firstOffset": 0, "lastOffset": 1199, "reason": sentence}
+    caplog.clear()
+    schema = '{"properties": {"id": {"type": "integer"}}}'
+    table_of(tmp_path / "data", value_schema=schema, value_framing="none", **options)
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("more", [{}, {"cluster": "true"}], ids=["directory", "cluster"])
 def test_damage_where_the_sample_is_taken(path: Path, tmp_path: Path, more: dict[str, str]) -> None:
     """It must not keep the rest of the topic from being read."""

@@ -10,8 +10,9 @@ bytes and the reason in `_corrupt`, or ends the read with `CorruptPayload`, by `
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 from duralog.columnar.schema import HEADERS, KEY, OFFSET, PARTITION, RECORD_SCHEMA, TOPIC, VALUE, record_schema
 from duralog.errors import CorruptPayload, SchemaError
 from duralog.schemas.payload_decoder import PayloadDecoder
-from duralog.schemas.payloads import Decoded
+from duralog.schemas.payloads import Decoded, count_left_out
 from duralog.schemas.wire_formats import Framing
 
 _logger = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ _logger = logging.getLogger(__name__)
 CORRUPT = "_corrupt"
 CORRUPT_TYPE = pa.struct([pa.field(KEY, pa.binary()), pa.field(VALUE, pa.binary()), pa.field("reason", pa.string())])
 """The bytes of a key or value that does not decode, and why. Null for records whose payloads do."""
+
+_SHOWN_FIELDS = 10
 
 Part = Literal["key", "value"]
 
@@ -63,8 +66,6 @@ class TypedColumns:
     findings: tuple[str, ...] = ()
     """What was found out or chosen for each topic, in sentences for people."""
     mode: Mode = Mode.PERMISSIVE
-    _reported: set[str] = field(default_factory=set, repr=False, compare=False)
-    """Fields that `apply` has logged."""
 
     def schema(self, wanted: Sequence[str] | None) -> pa.Schema:
         """Of the named columns in the order of the record's schema, decoded, with `_corrupt` last if it may be needed.
@@ -94,7 +95,7 @@ class TypedColumns:
         headers = records.column(HEADERS) if HEADERS in records.schema.names else None
         columns = {name: records.column(name) for name in records.schema.names}
         bad: dict[str, tuple[pa.Array, pa.Array]] = {}
-        left_out: dict[str, Mapping[str, int]] = {}
+        left_out: dict[str, int] = {}
         for name, decoder in self.decoders:
             if name not in columns:
                 continue
@@ -103,37 +104,57 @@ class TypedColumns:
             if fit is not None:
                 decoded = fit(name, decoded)
             columns[name] = decoded.values
-            if decoded.left_out:
-                left_out[name] = decoded.left_out
+            if decoder.plan.reader is None:
+                # What a JSON Schema lacks is left out on purpose.
+                left_out |= {f"{name}.{path}": count for path, count in decoded.left_out.items()}
             if decoded.reasons.null_count < len(decoded.reasons):
                 if self.mode is Mode.FAILFAST:
                     raise _corrupt_payload(records, name, decoded.reasons)
                 bad[name] = (payloads, decoded.reasons)
         return DecodedRecords(columns, bad, records.num_rows, left_out)
 
-    def apply(self, records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Records of the columns that are `needed`, as the schema has them."""
+    def apply(self, records: pa.RecordBatch, schema: pa.Schema, left_out: LeftOutFields) -> pa.RecordBatch:
+        """Records of the columns that are `needed`, as the schema has them. What they do not show is added."""
         decoded = self.decode(records)
-        self._report(decoded.left_out)
+        left_out.add(decoded.left_out)
         columns = decoded.columns
         if CORRUPT in schema.names:
             columns[CORRUPT] = decoded.corrupt()
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
-    def _report(self, left_out: Mapping[str, Mapping[str, int]]) -> None:
-        """Log each field that the sample has not seen, once. One that a JSON Schema lacks is left out on purpose."""
-        for name, decoder in self.decoders:
-            if decoder.plan.reader is not None:
-                continue
-            new = [path for each in left_out.get(name, ()) if (path := f"{name}.{each}") not in self._reported]
-            if new:
-                self._reported.update(new)
-                _logger.warning(
-                    "fields of JSON that the sampled records do not have are left out: %s. To have them, give a JSON"
-                    " Schema as %s.schema",
-                    ", ".join(new),
-                    name,
-                )
+
+class LeftOutFields:
+    """Fields of JSON that the sampled records do not have, so that no column has them: counted during one read.
+
+    Threads may add to it. At the end of the read, one warning names the fields.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Mapping[str, int] = {}
+        self._adding = threading.Lock()
+
+    def add(self, found: Mapping[str, int]) -> None:
+        if found:
+            with self._adding:
+                self._counts = count_left_out((self._counts, found))
+
+    def sentence(self) -> str | None:
+        """What is left out, how often it was there, and what to do; None if nothing is."""
+        if not self._counts:
+            return None
+        shown = [f"{name} ({count:,}x)" for name, count in self._counts.items()]
+        more = len(shown) - _SHOWN_FIELDS
+        named = ", ".join([*shown[:_SHOWN_FIELDS], *([f"and {more} more"] if more > 0 else [])])
+        parts = " and ".join(sorted({f"{name.partition('.')[0]}.schema" for name in self._counts}))
+        return (
+            f"fields of JSON that the sampled records do not have are left out: {named}. To have them, give a JSON"
+            f" Schema as {parts}, or read the bytes"
+        )
+
+    def log(self, place: object) -> None:
+        sentence = self.sentence()
+        if sentence is not None:
+            _logger.warning("%s: %s", place, sentence)
 
 
 class DecodedRecords(NamedTuple):
@@ -141,8 +162,8 @@ class DecodedRecords(NamedTuple):
     bad: dict[str, tuple[pa.Array, pa.Array]]
     """For columns with payloads that do not decode: all payloads, and the reasons."""
     row_count: int
-    left_out: Mapping[str, Mapping[str, int]]
-    """By column: fields of JSON that its type does not have, and how often they were there."""
+    left_out: Mapping[str, int]
+    """Fields of JSON that the sample did not have, with their column's name, and how often they were there."""
 
     def corrupt(self) -> pa.StructArray:
         """The column `_corrupt`."""

@@ -100,6 +100,22 @@ def test_csv_has_json_for_what_has_fields(path: Path, tmp_path: Path) -> None:
     assert lines[-1].endswith(',,,"[]",')
 
 
+def test_an_export_names_what_it_leaves_out(tmp_path: Path) -> None:
+    with duralog.open(tmp_path / "data") as store:
+        store.create_topic("plain", 1)
+        values = [{"id": number} | ({"coupon": "c"} if number > 1100 else {}) for number in range(1200)]
+        store.partition("plain", 0).append([duralog.Record(value=json.dumps(each).encode()) for each in values])
+    shown = run(
+        "dump", tmp_path / "data" / "plain-0", "--value-format", "json", "--to", tmp_path / "plain.parquet"
+    ).output
+    assert "fields of JSON that the sampled records do not have are left out: value.coupon (99x)." in " ".join(
+        shown.split()
+    )
+    # A line has all of them.
+    [*_, last] = objects("dump", tmp_path / "data" / "plain-0", "--value-format", "json")
+    assert last["value"] == {"id": 1199, "coupon": "c"}
+
+
 def test_an_export_has_one_type(path: Path, tmp_path: Path) -> None:
     to = tmp_path / "all.parquet"
     found = run("dump", path, "--value-format", "auto", "--to", to, code=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 from decimal import Decimal
@@ -287,12 +288,28 @@ def test_fields_that_the_sample_has_not_seen_are_logged(tmp_path: Path, caplog: 
         store.create_topic("plain", 1)
         values = [{"id": n} | ({"coupon": "c"} if n > 1100 else {}) for n in range(1200)]
         store.partition("plain", 0).append([duralog.Record(value=json.dumps(each).encode()) for each in values])
-    found = duralog.scan(tmp_path, topic="plain", decode="auto", threads=1)
+    found = duralog.scan(tmp_path, topic="plain", decode="auto")
     assert not caplog.messages
-    for _ in range(2):
+    expected = (
+        f"{tmp_path}: fields of JSON that the sampled records do not have are left out: value.coupon (99x). To have"
+        " them, give a JSON Schema as value.schema, or read the bytes"
+    )
+    for times in (1, 2):
         assert found.to_arrow().column("value").to_pylist()[-1] == {"id": 1199}
-    assert len(caplog.messages) == 1
-    assert "left out: value.coupon. To have them, give a JSON Schema as value.schema" in caplog.text
+        assert caplog.messages == [expected] * times
+    # A stream that is dropped before its end.
+    reader = found.to_arrow_batch_reader()
+    rows = 0
+    while rows < 1200:
+        rows += reader.read_next_batch().num_rows
+    assert len(caplog.messages) == 2
+    del reader
+    gc.collect()
+    assert caplog.messages == [expected] * 3
+    caplog.clear()
+    with duralog.open(tmp_path, read_only=True) as store:
+        store.partition("plain", 0).read_arrow(decode="json")
+    assert caplog.messages == [expected.replace(f"{tmp_path}:", "plain-0:")]
     caplog.clear()
     schema = '{"type": "object", "properties": {"id": {"type": "integer"}}}'
     duralog.scan(tmp_path, topic="plain", decode={"value.format": "json", "value.schema": schema}).to_arrow()

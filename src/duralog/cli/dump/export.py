@@ -17,7 +17,7 @@ from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.config.error_text import describe, printable
 from duralog.format.layout import CONTROL_BIT
-from duralog.schemas.typed_columns import TypedColumns
+from duralog.schemas.typed_columns import LeftOutFields, TypedColumns
 from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.file_source import FileSource
 from duralog.storage.disk.found_files import FoundFile
@@ -34,6 +34,7 @@ class ExportSink:
         self._request = request
         self._output = output
         self._typed = typed
+        self._left_out = LeftOutFields()
         self._schema = RECORD_SCHEMA if typed is None else typed.schema(None)
         self._export = Export(request.to, self._schema)
 
@@ -49,6 +50,8 @@ class ExportSink:
             self._output.note(
                 self._export.path, f"{plural(self._export.rows, 'record')} written", records=self._export.rows
             )
+            if (sentence := self._left_out.sentence()) is not None:
+                self._output.note(self._export.path, sentence)
 
     def begin(self, file: FoundFile, source: FileSource, report: OnFinding) -> None:
         self._report = report
@@ -70,7 +73,7 @@ class ExportSink:
     def _write(self, records: DecodedRecords) -> None:
         batch = records.to_arrow(topic=self._topic, partition=self._partition)
         if self._typed is not None:
-            batch = self._typed.apply(batch, self._schema)
+            batch = self._typed.apply(batch, self._schema, self._left_out)
         try:
             self._export.write(batch)
         except OSError as error:

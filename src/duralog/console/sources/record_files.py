@@ -40,7 +40,7 @@ from duralog.columnar.schema import (
 )
 from duralog.format.record import TimestampType
 from duralog.operations.records.decoded import DecodedPayload, TopicDecoder
-from duralog.schemas.typed_columns import TypedColumns
+from duralog.schemas.typed_columns import LeftOutFields, TypedColumns
 
 _ROW_GROUP_BYTES = 16 << 20
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -122,6 +122,7 @@ class Parquet(RecordFile):
         super().__init__(decoder)
         columns = () if self._decoder is None else self._decoder.columns
         self._typed = TypedColumns(tuple(each for typed in columns for each in typed.decoders)) if columns else None
+        self._left_out = LeftOutFields()
         self._schema = RECORD_SCHEMA if self._typed is None else self._typed.schema(None)
         self._sink = _Sink()
         # A dictionary pays for topic and partition; keys and values are rarely repeated enough.
@@ -132,7 +133,7 @@ class Parquet(RecordFile):
 
     def feed(self, records: pa.RecordBatch) -> bytes:
         if self._typed is not None:
-            records = self._typed.apply(records, self._schema)
+            records = self._typed.apply(records, self._schema, self._left_out)
         self._waiting.append(records)
         self._waiting_bytes += records.nbytes
         if self._waiting_bytes >= _ROW_GROUP_BYTES:
@@ -143,6 +144,8 @@ class Parquet(RecordFile):
         if self._waiting:
             self._write()
         self._writer.close()
+        if self._decoder is not None:
+            self._left_out.log(self._decoder.topic)
         return self._sink.drained()
 
     def _write(self) -> None:

@@ -52,7 +52,7 @@ from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.decode_options import Decode, plan_decoding, read_catalogue, split_columns
-from duralog.schemas.typed_columns import TypedColumns
+from duralog.schemas.typed_columns import LeftOutFields, TypedColumns
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.isolation import Isolation
 
@@ -240,21 +240,33 @@ class Scan:
 
     def _read(self, schema: pa.Schema) -> pa.RecordBatchReader:
         planned = self._take_plan()
+        left_out = LeftOutFields()
         if isinstance(planned, ClusterPlan):
-            batches = self._read_cluster(planned, schema)
+            batches = self._read_cluster(planned, schema, left_out)
         else:
-            read = partial(self._batches, schema, lambda slices, columns: read_slices(slices, columns=columns))
+            read = partial(
+                self._batches, schema, left_out, lambda slices, columns: read_slices(slices, columns=columns)
+            )
             batches = read_ahead(planned.tasks, read, self._wanted.threads, _memory_of)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        return pa.RecordBatchReader.from_batches(schema, self._logging(batches, left_out))
 
-    def _read_cluster(self, planned: ClusterPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _logging(self, batches: Iterator[pa.RecordBatch], left_out: LeftOutFields) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        finally:
+            # Also if the stream is dropped before its end.
+            left_out.log(self._wanted.path)
+
+    def _read_cluster(
+        self, planned: ClusterPlan, schema: pa.Schema, left_out: LeftOutFields
+    ) -> Iterator[pa.RecordBatch]:
         # Tasks add to it, and the reader of the stream takes from it: both are atomic.
         healed: deque[HealedRange] = deque(planned.healed)
 
         def read_task(slices: Sequence[Slice], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return read_through_damage(slices, columns=columns, on_healed=healed.append)
 
-        read = partial(self._batches, schema, read_task)
+        read = partial(self._batches, schema, left_out, read_task)
         tasks = read_ahead(planned.tasks, read, self._wanted.threads, _memory_of)
         for batch in chain(tasks, [None]):
             while healed:
@@ -265,6 +277,7 @@ class Scan:
     def _batches(
         self,
         schema: pa.Schema,
+        left_out: LeftOutFields,
         read: Callable[[Sequence[Slice], Sequence[str]], Iterator[pa.RecordBatch]],
         slices: Sequence[Slice],
     ) -> Iterator[pa.RecordBatch]:
@@ -279,7 +292,7 @@ class Scan:
             # What only a condition needs is not decoded again.
             if found.schema.names != needed:
                 found = found.select(needed)
-            yield found if self._typed is None else self._typed.apply(found, schema)
+            yield found if self._typed is None else self._typed.apply(found, schema, left_out)
 
     def to_arrow(self) -> pa.Table:
         """All records in memory."""

@@ -121,10 +121,9 @@ class TableRows:
 
     def _left_out(self, decoded: DecodedRecords) -> Mapping[str, int]:
         if self.unwrap is None:
-            return {f"{part}.{name}": count for part, each in decoded.left_out.items() for name, count in each.items()}
-        of_events = decoded.left_out.get(VALUE, {})
+            return decoded.left_out
         # A row before is another view of the same row.
-        before, after = (_below(part, of_events) for part in ("before.", "after."))
+        before, after = (_below(f"{VALUE}.{part}.", decoded.left_out) for part in ("before", "after"))
         return Counter(before) | Counter(after)
 
     def events(self, records: pa.RecordBatch) -> Decoded:

@@ -15,6 +15,9 @@ One of the two must be there: a read that would leave something out silently is 
 
 A payload that does not decode is reported with its bytes: in the column `_corrupt` of its own row, or as a line. Lines
 are kept until the task ends. After `_MOST_BYTES` of them, what follows is counted, and is the last line.
+
+Fields of JSON that the sampled records do not have are in no column. They are no damage, so any mode reads on: a task
+names them in a line, and logs them.
 """
 
 from __future__ import annotations
@@ -42,9 +45,10 @@ _PAYLOADS = (record_schema.KEY, record_schema.VALUE)
 class CorruptReport:
     """Of one task. `add` is what the reader of slices calls at damage."""
 
-    def __init__(self, folder: Location | None, decoded_types: str) -> None:
+    def __init__(self, folder: Location | None, decoded_types: str, slices: Sequence[Slice]) -> None:
         self._folder = folder
         self._decoded_types = decoded_types
+        self._slices = slices
         self._pending: list[CorruptBytes] = []
         self._lines: list[str] = []
         self._left_bytes = _MOST_BYTES
@@ -60,7 +64,7 @@ class CorruptReport:
 
     def add_payloads(self, decoded: DecodedRecords) -> None:
         """Payloads that do not decode. With the column, their rows have them already."""
-        if self._folder is None:
+        if self._folder is None or not decoded.bad:
             return
         rows = decoded.corrupt().to_pylist()
         for number, row in enumerate(rows):
@@ -92,8 +96,16 @@ class CorruptReport:
             )
             self._pending.clear()
 
-    def write(self, slices: Sequence[Slice], *, is_complete: bool) -> None:
-        """The file of a task that read these slices, if it found damage.
+    def add_left_out(self, sentence: str) -> None:
+        """Fields that no column has. With the column, nothing is wrong with their rows: the log has them."""
+        first, last = self._slices[0], self._slices[-1]
+        # Of several partitions, the line is not of one.
+        is_one = (first.topic, first.partition) == (last.topic, last.partition)
+        place = {"partition": first.partition, "firstOffset": first.start_offset, "lastOffset": last.end_offset - 1}
+        self._lines.append(json.dumps({"topic": first.topic, **(place if is_one else {}), "reason": sentence}))
+
+    def write(self, *, is_complete: bool) -> None:
+        """The file of the task, if it has something to report.
 
         A task that was stopped before its end, as by a limit, leaves the report of one that was not.
         """
@@ -103,7 +115,7 @@ class CorruptReport:
         from duralog.spark.lake.targets import LakeTarget
 
         target = LakeTarget(self._folder.url, dict(self._folder.options))
-        name = _file_name(slices, self._decoded_types)
+        name = _file_name(self._slices, self._decoded_types)
         if is_complete or not target.exists(name):
             lines = [*self._lines, *(json.dumps(more.line(*place)) for place, more in self._more.items())]
             target.replace(name, "".join(f"{line}\n" for line in lines).encode())

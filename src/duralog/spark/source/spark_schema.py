@@ -50,7 +50,7 @@ CORRUPT_FIELDS = (
     ("lastOffset", LongType()),
     ("reason", StringType()),
 )
-OnBadPayloads = Callable[[DecodedRecords], None]
+OnDecoded = Callable[[DecodedRecords], None]
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _CONNECTOR: dict[str, DataType] = {
     record_schema.KEY: BinaryType(),
@@ -151,12 +151,12 @@ class Columns:
         return names or [record_schema.OFFSET]
 
     def batch(
-        self, records: pa.RecordBatch, found: Slice | None = None, on_bad: OnBadPayloads | None = None
+        self, records: pa.RecordBatch, found: Slice | None = None, on_decoded: OnDecoded | None = None
     ) -> pa.RecordBatch:
         """Decoded records as Spark wants them. `found` is the slice of a cluster's copy that they come from."""
         decoded = None if self._typed is None else self._typed.decode(records, self._fit)
-        if decoded is not None and decoded.bad and on_bad is not None:
-            on_bad(decoded)
+        if decoded is not None and on_decoded is not None:
+            on_decoded(decoded)
         typed_names = () if self._typed is None else {name for name, _ in self._typed.decoders}
         arrays = []
         for name, field in zip(self.names, self._schema, strict=True):
