@@ -15,7 +15,7 @@ import duralog
 from duralog import Record
 from duralog.command_line import app
 from duralog.console.sources.opening import open_source
-from duralog.errors import DuralogError
+from duralog.errors import DuralogError, StorageError
 from duralog.storage.checks.verification import Verification
 
 NO_LOG = "no files of a log in here"
@@ -239,3 +239,38 @@ def test_consume_past_the_end_of_some_partitions_reads_the_others(directory: Pat
 def test_consume_from_the_end_itself_waits_for_nothing_and_is_well(directory: Path) -> None:
     result = consume(directory, "--topic", "orders", "--offset", "3")
     assert result.stderr.strip().endswith("0 records")
+
+
+@pytest.mark.parametrize("name", ["broker-1", "backup-2024"])
+def test_a_new_directory_whose_name_looks_like_a_partitions(tmp_path: Path, name: str) -> None:
+    (tmp_path / "backup-2024").mkdir()
+    run("topic", "create", tmp_path / name, "--topic", "orders")
+    assert "orders" in run("topic", "list", tmp_path / name).stdout
+
+
+def test_a_copy_of_partition_folders_whose_name_looks_like_a_partitions(tmp_path: Path, directory: Path) -> None:
+    copy = tmp_path / "backup-2024"
+    shutil.copytree(directory / "orders-0", copy / "orders-0")
+    assert "orders" in run("topic", "list", copy).stdout
+    assert run("consume", copy, "--topic", "orders", "--values", "--quiet").stdout == "v\nv\nv\n"
+    assert {each["topic"] for each in objects("verify", copy) if each.get("kind") == "partition"} == {"orders"}
+    assert duralog.open(str(copy), read_only=True).topics() == ["orders"]
+
+
+def test_a_partition_that_is_opened_for_writing_stays_as_it_is(directory: Path) -> None:
+    partition = directory / "orders-0"
+    before = tree(partition)
+    assert "this is one partition" in run("serve", partition, "--listen", "127.0.0.1:0", code=1).stderr
+    with pytest.raises(StorageError, match="this is one partition: give the log directory that it is in"):
+        duralog.open(partition)
+    renamed = partition.rename(directory.parent / "renamed")
+    with pytest.raises(StorageError, match="this is one partition"):
+        duralog.open(renamed)
+    assert tree(renamed) == before
+
+
+def test_a_partition_that_has_lost_its_files_is_one(directory: Path) -> None:
+    for file in (directory / "orders-1").iterdir():
+        file.unlink()
+    assert "orders-1" in run("verify", directory / "orders-1", code=1).stderr
+    assert "this is one partition" in run("topic", "list", directory / "orders-1", code=1).stderr

@@ -117,8 +117,8 @@ class Verification:
         is_directory = any(file.content is Content.META_PROPERTIES for file in files)
         # A log directory may be called `broker-1`, too.
         is_named = parse_partition_folder(os.path.basename(os.path.abspath(path))) is not None
-        is_partition = is_named and not is_directory
-        is_partition |= has_logs and not has_partitions
+        is_partition = has_logs and is_named and not is_directory
+        is_partition |= not has_partitions and (has_logs or (is_named and not is_directory))
         if is_partition:
             folders = [path]
         else:

@@ -21,6 +21,8 @@ from duralog.format.filenames import (
     FileKind,
     FileState,
     PartitionFolder,
+    has_partition_files,
+    is_log_directory,
     parse_metadata_snapshot_file,
     parse_partition_folder,
     parse_segment_file,
@@ -179,7 +181,21 @@ def directory_of(path: str) -> tuple[str, PartitionFolder | None]:
     if normal in (os.curdir, os.pardir):
         normal = os.path.abspath(path)
     folder = parse_partition_folder(os.path.basename(normal))
-    if folder is None or os.path.exists(os.path.join(normal, META_PROPERTIES)):
-        # A log directory may be called `broker-1`, too.
-        return path, None
-    return os.path.dirname(normal) or os.curdir, folder
+    above = os.path.dirname(normal) or os.curdir
+    # A log directory may be called `broker-1`, too.
+    return (path, None) if folder is None or _is_log_directory(normal, above) else (above, folder)
+
+
+def _is_log_directory(path: str, above: str) -> bool:
+    """Whether a folder with a partition's name is a log directory, or can become one."""
+    names = _names_in(path)
+    if is_log_directory(names, lambda name: _names_in(os.path.join(path, name))):
+        return True
+    return not has_partition_files(names) and not os.path.exists(os.path.join(above, META_PROPERTIES))
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []  # It is a file, or not there.

@@ -122,6 +122,8 @@ class LogDirectory:
 
     def lock(self) -> Lock:
         """Lock the directory against other writers, Kafka included. Raises `StoreLocked` if another one has it."""
+        if not self._files.exists(self.path_of(META_PROPERTIES)) and self._files.exists(self.path):
+            self._refuse_partition()
         self.make()
         self._lock = self._files.lock(self.path_of(LOCK))
         return self._lock
@@ -182,12 +184,15 @@ class LogDirectory:
         """Refuse a folder without log files, and the folder of a single partition."""
         if self.has_logs():
             return
-        if has_partition_files(self._files.list_names(self.path)):
-            raise StorageError(f"{self.path}: this is one partition: give the log directory that it is in")
+        self._refuse_partition()
         raise StorageError(
             f"{self.path}: no files of a log in here: check the path, or make a topic with"
             f" duralog topic create {self.path} --topic NAME"
         )
+
+    def _refuse_partition(self) -> None:
+        if has_partition_files(self._files.list_names(self.path)) and not self.has_logs():
+            raise StorageError(f"{self.path}: this is one partition: give the log directory that it is in")
 
     def _names_in(self, folder: str) -> Collection[str]:
         try:
