@@ -13,6 +13,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+import duralog
 from duralog import Record
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Address, Listening
@@ -20,6 +21,7 @@ from duralog.client.connection import admin_module
 from duralog.client.log_dirs import log_dir_sizes
 from duralog.config import BrokerConfig
 from duralog.console.facts.overview import SourceKind
+from duralog.console.facts.partitions import CleanerState
 from duralog.console.facts.runs import RunState
 from duralog.console.source import NotFromHere, UnknownGroup
 from duralog.console.sources.broker.source import BrokerSource
@@ -295,6 +297,34 @@ def test_both_have_groups_from_the_broker_and_files_from_the_directory(broker: T
             source.group("nobody")
         source._broker.trouble = "it is away"
         assert source.group("billing").facts.state is None
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "state"),
+    [({"log.cleaner.enable": True}, CleanerState.ON), ({}, CleanerState.OFF)],
+)
+def test_whether_the_broker_compacts_is_asked(tmp_path: Path, config: dict[str, object], state: CleanerState) -> None:
+    directory = str(tmp_path / "data")
+    with running_broker(KEEP | config, data=directory) as running:
+        create(running, "orders")
+        source = open_source(running.bootstrap_servers, data=directory, start=False)
+        of_files = open_source(directory, start=False)
+        try:
+            assert source.partition("orders", 0).cleaner is state
+            assert of_files.partition("orders", 0).cleaner is CleanerState.UNKNOWN
+        finally:
+            source.close()
+            of_files.close()
+
+
+def test_nothing_compacts_a_directory_that_no_process_has_open(tmp_path: Path) -> None:
+    with duralog.open(tmp_path / "data") as store:
+        store.create_topic("orders", partitions=1)
+    source = open_source(str(tmp_path / "data"), start=False)
+    try:
+        assert source.partition("orders", 0).cleaner is CleanerState.ABSENT
     finally:
         source.close()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from duralog.console.drawing.compaction_figures import (
+    cleaner_figures,
     overall_share,
     progress_words,
     rehearsal_bars,
@@ -22,7 +23,7 @@ from duralog.console.drawing.partition_figures import (
     segment_figures,
 )
 from duralog.console.drawing.reader_zone import IN_UTC
-from duralog.console.facts.partitions import PartitionFacts, SegmentFacts, SegmentScan
+from duralog.console.facts.partitions import CleanerState, PartitionFacts, SegmentFacts, SegmentScan
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
 
 
@@ -212,3 +213,23 @@ def test_a_read_segment_tells_how_much_is_left(last: int | None, share: str) -> 
     assert figures["scan-records"].about == share
     assert figures["scan-compression"].value == "2.50 : 1"
     assert figures["scan-batches"].about == "10 records each, 1 control batch"
+
+
+@pytest.mark.parametrize(
+    ("cleaner", "words"),
+    [
+        (CleanerState.ON, "at its next check."),
+        (CleanerState.OFF, "log.cleaner.enable is false: stop it and run duralog compact"),
+        (CleanerState.ABSENT, "No process has the directory open"),
+        (CleanerState.UNKNOWN, "unless the broker's log.cleaner.enable is false"),
+    ],
+)
+def test_who_compacts_a_log_that_is_due(cleaner: CleanerState, words: str) -> None:
+    (due, *_) = cleaner_figures(replace(LOG, cleaner=cleaner))
+    assert due.value == "due"
+    assert words in due.about
+
+
+def test_a_log_that_is_not_due_says_why() -> None:
+    (waits, *_) = cleaner_figures(replace(LOG, cleaner=CleanerState.OFF, why_not_compacted="too little is new"))
+    assert (waits.value, waits.about) == ("waits", "too little is new")

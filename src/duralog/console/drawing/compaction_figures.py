@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from duralog.console.drawing.partition_blocks import Zone
 from duralog.console.drawing.partition_figures import Figure
 from duralog.console.drawing.words import bytes_text, counted, grouped, number_text, share_text
-from duralog.console.facts.partitions import PartitionFacts
+from duralog.console.facts.partitions import CleanerState, PartitionFacts
 from duralog.console.facts.runs import CompactionResult, CompactionView, Rehearsal, RunState
+
+_WHO_COMPACTS = {
+    CleanerState.ON: "The cleaner compacts it at its next check.",
+    CleanerState.OFF: "The broker's log.cleaner.enable is false: stop it and run duralog compact.",
+    CleanerState.ABSENT: "No process has the directory open: duralog compact does it, or the next broker.",
+    CleanerState.UNKNOWN: "The cleaner compacts it at its next check, unless the broker's log.cleaner.enable is false.",
+}
+"""Of a log that is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +138,7 @@ def cleaner_figures(facts: PartitionFacts) -> list[Figure]:
             "cleaner-due",
             "Cleaner",
             "due" if is_due else "waits",
-            "The cleaner compacts it at its next check." if is_due else facts.why_not_compacted or "",
+            facts.why_not_compacted or _WHO_COMPACTS[facts.cleaner],
         ),
         Figure("cleaner-ratio", "Dirty", share_text(facts.dirty_ratio), limit),
         Figure("cleaner-checkpoint", "Compacted up to", checkpoint, "the cleaner's checkpoint"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,18 @@ class OpenTransactionFacts:
     first_offset: int
 
 
+class CleanerState(Enum):
+    """Whether logs of the directory are compacted without being asked."""
+
+    ON = "on"
+    OFF = "off"
+    """`log.cleaner.enable` of the broker is false."""
+    ABSENT = "absent"
+    """No process has the directory open."""
+    UNKNOWN = "unknown"
+    """A process has it open; its `log.cleaner.enable` is not in the directory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
     topic: str
@@ -105,6 +118,7 @@ class PartitionFacts:
     min_dirty_ratio: float | None = None
     why_not_compacted: str | None = None
     """Why a cleaner would not take it up now; None if it would."""
+    cleaner: CleanerState = CleanerState.UNKNOWN
     open_transactions: tuple[OpenTransactionFacts, ...] = ()
     folder: str | None = None
     trouble: str | None = None

@@ -18,7 +18,7 @@ from duralog.config.error_text import describe, printable
 from duralog.config.times import duration_text
 from duralog.console.facts.health import CleanerFacts, QuarantineEntry
 from duralog.console.facts.overview import GroupDetails, Overview, PartitionRow
-from duralog.console.facts.partitions import PartitionFacts, SegmentScan
+from duralog.console.facts.partitions import CleanerState, PartitionFacts, SegmentScan
 from duralog.console.facts.records import RecordPage, ShownRecord
 from duralog.console.facts.runs import Rehearsal
 from duralog.console.source import DEFAULT_PAGE_RECORDS, UnknownGroup, always_wanted
@@ -186,11 +186,15 @@ class DirectorySource:
             dirty_ratio=None if dirty is None else dirty.dirty_ratio,
             min_dirty_ratio=None if dirty is None else dirty.min_dirty_ratio,
             why_not_compacted=why_not,
+            cleaner=self._cleaner_state(),
             open_transactions=() if stability is None else stability.open_transactions,
             folder=view.folder,
             trouble=None if trouble is None else printable(trouble),
             notes=() if dirty is None or dirty.correction is None else (dirty.correction,),
         )
+
+    def _cleaner_state(self) -> CleanerState:
+        return CleanerState.ABSENT if self.overview().held_by is None else CleanerState.UNKNOWN
 
     def scan_segment(
         self, topic: str, partition: int, base_offset: int, *, is_wanted: Callable[[], bool] = always_wanted
