@@ -60,7 +60,7 @@ ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.trusts
 """
 
 DYNAMIC_CONFIGS = frozenset(_DYNAMIC.split())
-"""All others are read-only."""
+"""Those that Kafka changes while it runs."""
 ONE_BROKERS_CONFIGS = frozenset(_ONE_BROKERS.split())
 """Those that cannot be set for all brokers at once."""
 LISTENERS_CONFIGS = frozenset(_LISTENERS.split())
@@ -75,6 +75,8 @@ _NO_NAME = "for configuration Invalid dynamic configuration"
 """Kafka takes one exception for the value of another, and its message for a name."""
 _BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Dynamic in Kafka, which opens and closes ports then. Here that happens at the start."""
+CHANGEABLE_CONFIGS = DYNAMIC_CONFIGS - _BOUND_AT_START
+"""All others are described as read-only: clients offer no change of them."""
 _NEVER_ZERO = ("max.connections", "max.connection.creation.rate")
 """Their definitions allow 0, which would let no client in."""
 _THREAD_COUNTS = (

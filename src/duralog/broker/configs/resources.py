@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS
+from duralog.broker.configs.dynamic import CHANGEABLE_CONFIGS
 from duralog.broker.configs.group_configs import GROUP_CONFIGS, NO_EFFECT
 from duralog.broker.wire.request import Fields
 from duralog.config import BROKER_CONFIGS, TOPIC_CONFIGS, BrokerConfig, Origin
@@ -135,7 +135,7 @@ def broker_entries(store: Store, listeners: str | None) -> Iterator[Entry]:
     for name in sorted({*BROKER_CONFIGS, *KAFKA_ONLY_CONFIGS} - _HIDDEN):
         values = layers.values(name)
         text = values[0].text if values else None
-        yield Entry(name, text, values, _kind_of(name), _doc_of(name), read_only=name not in DYNAMIC_CONFIGS)
+        yield Entry(name, text, values, _kind_of(name), _doc_of(name), read_only=name not in CHANGEABLE_CONFIGS)
 
 
 def all_brokers_entries(store: Store) -> Iterator[Entry]:
@@ -144,7 +144,7 @@ def all_brokers_entries(store: Store) -> Iterator[Entry]:
         kind = PASSWORD if is_secret(name) else _kind_of(name)
         shown = None if kind == PASSWORD else text
         value = Value(name, shown, ALL_BROKERS_SOURCE)
-        yield Entry(name, shown, (value,), kind, _doc_of(name), read_only=name not in DYNAMIC_CONFIGS)
+        yield Entry(name, shown, (value,), kind, _doc_of(name), read_only=name not in CHANGEABLE_CONFIGS)
 
 
 def topic_entries(store: Store, topic: Topic) -> Iterator[Entry]:

@@ -70,9 +70,9 @@ def topic_config_names(incomplete: str) -> list[str]:
 
 def broker_config_settings(incomplete: str) -> list[str]:
     """`NAME=`, for configs that can be set while a broker runs."""
-    from duralog.broker.configs.dynamic import DYNAMIC_CONFIGS
+    from duralog.broker.configs.dynamic import CHANGEABLE_CONFIGS
 
-    return [f"{name}=" for name in _beginning(DYNAMIC_CONFIGS, incomplete)]
+    return [f"{name}=" for name in _beginning(CHANGEABLE_CONFIGS, incomplete)]
 
 
 def broker_config_names(incomplete: str) -> list[str]:
