@@ -89,7 +89,7 @@ class TestCommand:
             words = ["user", "add", place, "--user", "a", "--password-file", "-"]
             refused = CliRunner().invoke(app, words, input="x\n")
         assert refused.exit_code == 1
-        assert "To change the users of a running broker, give its HOST:PORT" in " ".join(refused.stderr.split())
+        assert "To do this through the running broker, give its HOST:PORT" in " ".join(refused.stderr.split())
 
     @pytest.mark.parametrize(
         ("words", "code"),

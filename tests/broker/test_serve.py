@@ -370,6 +370,7 @@ class TestConfig:
             code, err = called("--data", str(tmp_path), "--listen", address)
         assert code == 1
         assert f"cannot listen on {address}" in err
+        assert "another process listens there: stop it, or give another port, such as --listen 127.0.0.1:0" in err
 
     def test_a_ready_file_that_a_killed_broker_left(self, tmp_path: Path) -> None:
         ready = tmp_path / "ready"

@@ -15,6 +15,8 @@ _ADVICE = {
     errno.ENOTDIR: "give a directory, not a file",
     errno.EISDIR: "give a file, not a directory",
     errno.ENOSPC: "the disk is full: free some space or write elsewhere",
+    errno.EADDRINUSE: "another process listens there: stop it, or give another port, such as --listen 127.0.0.1:0 for a"
+    " free one",
     errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
 }
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EMFILE)

@@ -297,3 +297,32 @@ def test_a_directory_that_somebody_has_is_told_with_who_has_it(tmp_path: Path, c
         said = told(*command.split(), tmp_path, code=1)
     assert f"{tmp_path} is in use by " in said
     assert "stop it first" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("serve data --port 9093", "No such option: --port: give --listen HOST:PORT"),
+        ("topic list --bootstrap-server localhost:9092", "give the broker's HOST:PORT as the argument"),
+        ("consume data -t orders --from-beginning", "it begins there unless --offset, --time, --tail or --group is"),
+        ("topic --create data -t orders", "create is a command: leave out the hyphens"),
+        ("verify --log-dir data", "give the directory as the argument"),
+        ("topic delete data -t orders --force", "give --yes"),
+        ("serve data --lisen x", "Possible options: --listen"),
+    ],
+)
+def test_an_option_of_another_tool(command: str, advice: str) -> None:
+    assert advice in told(*command.split(), code=2)
+
+
+def test_no_advice_that_the_command_does_not_take() -> None:
+    assert "--listen" not in told(*["produce", "localhost", "-t", "orders", "--port", "9093"], code=2)
+    assert "--yes" not in told(*["compact", "data", "--force"], code=2)
+
+
+@pytest.mark.parametrize(
+    "command", ["topic create -t t", "topic alter -t orders -c retention.ms=1", "produce -t orders -v v"]
+)
+def test_a_directory_of_a_running_broker_is_changed_through_it(directory: Path, command: str) -> None:
+    with Store(str(directory)):
+        assert "To do this through the running broker, give its HOST:PORT" in told(*command.split(), directory, code=1)

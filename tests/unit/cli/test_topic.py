@@ -170,6 +170,10 @@ def test_create_describe_alter_delete(new: Path) -> None:
     assert configs(rows)["retention.ms"] == ("1000", "topic")
     assert "cleanup.policy" not in configs(rows)
     assert len(rows[0]["partitions"]) == 4
+    told = topic("alter", new, "-t", "orders", "-c", "retention.ms=1000").output
+    assert told.startswith("orders: 4 partitions, ")
+    assert "retention.ms" in told
+    assert "end_offset" not in told
     assert configs(objects("describe", new, "-t", "orders"))["retention.ms"] == ("1000", "topic")
 
     assert objects("delete", new, "-t", "orders", "--yes")[0]["partitions"] == 4

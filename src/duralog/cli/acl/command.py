@@ -335,12 +335,9 @@ def _opened(place: str, *, read_only: bool, quiet: bool) -> Iterator[_Acls]:
 
         yield BrokerAcls(place)
         return
-    from duralog.cli.voice.opened_store import broker_suggested, opened_store
+    from duralog.cli.voice.opened_store import opened_store
 
-    with (
-        broker_suggested("ACLs"),
-        opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store,
-    ):
+    with opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store:
         yield _OfDirectory(store)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duralog.cli.voice.addresses import is_broker
-from duralog.cli.voice.opened_store import broker_suggested, opened_store
+from duralog.cli.voice.opened_store import opened_store
 from duralog.client.configs import ConfigClient
 from duralog.operations.broker_configs import BrokerConfigs, RunningBrokerConfigs, StoreConfigs
 
@@ -19,8 +19,5 @@ def opened_configs(
         with ConfigClient(place) as client:
             yield RunningBrokerConfigs(client)
         return
-    with (
-        broker_suggested("configs"),
-        opened_store(place, read_only=read_only, server_properties=server_properties, quiet=quiet) as store,
-    ):
+    with opened_store(place, read_only=read_only, server_properties=server_properties, quiet=quiet) as store:
         yield StoreConfigs(store)

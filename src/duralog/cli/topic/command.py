@@ -261,6 +261,8 @@ def alter(
 ) -> None:
     """Set or remove configs, or add partitions.
 
+    Shows the number of partitions and the configs that are set afterwards.
+
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
     place = target_given(target, data, config_file)
@@ -280,12 +282,12 @@ def alter(
         if is_broker(place):
             of_broker = _of_broker(place)
             of_broker.alter(topic, changes, partitions)
-            topics_of_broker.write_descriptions(of_broker.views(topic), place, output, all_configs=False)
+            topics_of_broker.write_descriptions(of_broker.views(topic), place, output, with_partitions=False)
             output.flush()
             return
         with opened_store(place, read_only=False, server_properties=server_properties, quiet=quiet) as store:
             StoreTopics(store).alter(topic, changes, partitions)
-            topics_of_store.write_description(store, topic, output, all_configs=False)
+            topics_of_store.write_description(store, topic, output, with_partitions=False)
         output.flush()
 
 

@@ -45,8 +45,15 @@ def write_list(topics: Sequence[TopicView], address: str, output: Output) -> boo
     return _report_without_leader(topics, address)
 
 
-def write_descriptions(topics: Sequence[TopicView], address: str, output: Output, *, all_configs: bool) -> bool:
-    """Returns whether all partitions have a leader."""
+def write_descriptions(
+    topics: Sequence[TopicView],
+    address: str,
+    output: Output,
+    *,
+    all_configs: bool = False,
+    with_partitions: bool = True,
+) -> bool:
+    """Returns whether all partitions have a leader. JSON always has the partitions."""
     if not topics:
         write_no_topics(address, output)
     for topic in topics:
@@ -54,7 +61,7 @@ def write_descriptions(topics: Sequence[TopicView], address: str, output: Output
         if output.as_json:
             _write_objects(topic, configs, output)
         else:
-            _write_tables(topic, configs, output)
+            _write_tables(topic, configs, output, with_partitions=with_partitions)
     return _report_without_leader(topics, address)
 
 
@@ -86,7 +93,7 @@ def _write_objects(topic: TopicView, configs: Sequence[Value], output: Output) -
         )
 
 
-def _write_tables(topic: TopicView, configs: Sequence[Value], output: Output) -> None:
+def _write_tables(topic: TopicView, configs: Sequence[Value], output: Output, *, with_partitions: bool) -> None:
     count = plural(len(topic.partitions), "partition")
     output.heading(f"{printable(topic.name)}: {count}, id {topic.topic_id}")
     rows = [
@@ -99,7 +106,8 @@ def _write_tables(topic: TopicView, configs: Sequence[Value], output: Output) ->
         ]
         for partition in topic.partitions
     ]
-    write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:3], cut=("replicas", "in_sync"))
+    if with_partitions:
+        write_table(output, _PARTITION_NAMES, rows, right=_PARTITION_NAMES[:3], cut=("replicas", "in_sync"))
     shown = [(config.name, config.text or "", _SOURCES.get(config.source, "unknown")) for config in configs]
     write_configs(shown, output)
 

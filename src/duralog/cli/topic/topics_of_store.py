@@ -48,8 +48,10 @@ def write_list(store: Store, only: str | None, output: Output, *, is_shown: bool
     return is_well
 
 
-def write_description(store: Store, name: str, output: Output, *, all_configs: bool) -> bool:
-    """Returns whether all partitions could be read."""
+def write_description(
+    store: Store, name: str, output: Output, *, all_configs: bool = False, with_partitions: bool = True
+) -> bool:
+    """Returns whether all partitions could be read. JSON always has the partitions."""
     config = store.topic_config(name)
     logs, failures = _logs(store, name)
     shown = [
@@ -65,9 +67,10 @@ def write_description(store: Store, name: str, output: Output, *, all_configs: b
     size = size_text(sum(log.size_bytes for log in logs))
     count = plural(len(store.partitions(name)), "partition")
     output.heading(f"{printable(name)}: {count}, {size}, id {store.topic_id(name) or '-'}")
-    rows = [_partition_cells(log) for log in logs]
-    right = _PARTITION_NAMES[:6] + _PARTITION_NAMES[7:]
-    write_table(output, _PARTITION_NAMES, rows, right=right, cut=(), least=_PARTITION_LEAST)
+    if with_partitions:
+        rows = [_partition_cells(log) for log in logs]
+        right = _PARTITION_NAMES[:6] + _PARTITION_NAMES[7:]
+        write_table(output, _PARTITION_NAMES, rows, right=right, cut=(), least=_PARTITION_LEAST)
     write_configs([(key, config.text(key), _source(config, key)) for key in sorted(shown)], output)
     if shown:
         for key, why in config.ignored.items():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from duralog.cli.voice.addresses import is_broker
-from duralog.cli.voice.opened_store import broker_suggested, opened_store
+from duralog.cli.voice.opened_store import opened_store
 from duralog.client.users import UserClient
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism
 from duralog.storage.store import Store
@@ -70,10 +70,7 @@ def opened_users(place: str, *, read_only: bool, create: bool = False, quiet: bo
     if is_broker(place):
         yield _OfBroker(UserClient(place))
         return
-    with (
-        broker_suggested("users"),
-        opened_store(place, read_only=read_only, server_properties=None, create=create, quiet=quiet) as store,
-    ):
+    with opened_store(place, read_only=read_only, server_properties=None, create=create, quiet=quiet) as store:
         yield _OfDirectory(store)
 
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from duralog.cli.voice.examples import epilog_of
 from duralog.cli.voice.options import OPTION_PANELS
+from duralog.cli.voice.other_tools import instead_of
 
 # What `duralog --help` lists together, in this order.
 TALK = "Serve and talk"
@@ -19,6 +20,8 @@ LOOK = "Look"
 LOOK_AFTER = "Look after"
 PIPELINE = "Pipeline"
 TOOLS = "Tools"
+_NO_SUCH_OPTION = "NoSuchOption"
+"""A class of click, of which typer may have its own copy, without a public name."""
 PANELS = (TALK, LOOK, LOOK_AFTER, PIPELINE, TOOLS)
 
 
@@ -39,9 +42,25 @@ class CommandGroup(TyperGroup):
             command.epilog = epilog_of(_name_of(ctx, cmd_name)) or command.epilog
         return command
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if type(error).__name__ == _NO_SUCH_OPTION:
+                _advise(error)
+            raise
+
     def get_params(self, ctx: Any) -> list[Any]:
         _tidy(self, ctx, own=super().get_params(ctx))
         return list(super().get_params(ctx))
+
+
+def _advise(error: Any) -> None:
+    command = error.ctx.command
+    takes = [name for each in command.params for name in (*each.opts, each.metavar or "")]
+    advice = instead_of(error.option_name, takes=takes, commands=getattr(command, "commands", ()))
+    if advice is not None:
+        error.message, error.possibilities = f"{error.message}: {advice}", None
 
 
 def _name_of(ctx: Any, name: str) -> str:

@@ -45,6 +45,7 @@ def opened_store(
             yield store
         return
     with (
+        _broker_suggested(),
         ProgressBar(wanted=not quiet) as bar,
         opened_for_writing(paths, config, on_progress=bar.show, load_on_use=load_on_use) as store,
     ):
@@ -53,12 +54,12 @@ def opened_store(
 
 
 @contextmanager
-def broker_suggested(what: str) -> Iterator[None]:
-    """If another process has the directory open, the error says how to change them through the broker."""
+def _broker_suggested() -> Iterator[None]:
+    """All commands that open a directory so take a broker, too: the error says so if another process has it open."""
     try:
         yield
     except StoreLocked as error:
-        raise StoreLocked(f"{error}. To change the {what} of a running broker, give its HOST:PORT") from None
+        raise StoreLocked(f"{error}. To do this through the running broker, give its HOST:PORT") from None
 
 
 def check_no_partition(path: str) -> None:
