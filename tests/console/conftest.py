@@ -33,6 +33,25 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "typed": typed_store.make_typed,
 }
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+DISABLED_FEATURES = (
+    # Each window would load the suggestions below its address bar in a process of their own, as long as our page takes.
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    # The last list counts: these are of Playwright's own. Pages are painted, and storage kept, as Playwright expects.
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    # And Chromium asks no address by itself.
+    "AimEnabled",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PreconnectToSearch",
+)
 TROUBLE = ("Traceback", "ERROR", "Exception", "never awaited")
 """What a console never logs, whatever it is asked."""
 
@@ -62,7 +81,9 @@ def chromium() -> str:
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
     """One for a file, not for all: while Playwright runs, no test of another folder could run a loop of asyncio's."""
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    arguments = [f"--disable-features={','.join(DISABLED_FEATURES)}"]
+    if os.geteuid() == 0:
+        arguments.append("--no-sandbox")
     expect.set_options(timeout=SHOWN_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=arguments)
