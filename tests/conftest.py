@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, settings
 
 from duralog.kernels.compilation import machine_code
 from duralog.kernels.compilation.catalog import all_kernels
+from tests.support.spark import class_archive
 
 # Typer builds all commands again for each call of a CliRunner: 70 ms, a hundred times what most commands take.
 typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
 
-# Spark's JVMs live for minutes: the compiler that makes the fastest code would take a third of their CPU time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.java_options())
 
 
 def _use_shipped_kernels() -> None:

@@ -20,12 +20,14 @@ from types import TracebackType
 
 import pyspark
 
+from tests.support.spark.class_archive import java_options
+
 WAIT_SECONDS = 120
 _LOOPBACK = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
 _STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
-_SETTINGS = "-Dspark.master.rest.enabled=false -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SETTINGS = f"-Dspark.master.rest.enabled=false {java_options()}"
 
 
 class StandaloneCluster:
@@ -40,6 +42,7 @@ class StandaloneCluster:
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.driver.memory": "512m",
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": java_options(),
             "spark.sql.shuffle.partitions": str(workers),
         }
         self._workers = workers
