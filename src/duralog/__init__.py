@@ -1,6 +1,6 @@
 """Apache Kafka's log storage in Python: the same files on disk, byte for byte.
 
-`duralog.open(directory)` is the way in. What needs numpy or compiled kernels is loaded when it is first used.
+Start with `duralog.open(directory)`. Modules that need numpy or compiled kernels are loaded at their first use.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def __getattr__(name: str) -> Any:
         with arrow_needed():
             value = getattr(import_module(module), inner or name)
     except MissingExtra as error:
-        # The name is there, and says what is missing when it is called.
+        # The name exists; calling it raises an error that names the missing package.
         return partial(_raise, error)
     globals()[name] = value
     return value
@@ -152,17 +152,17 @@ def open(
     retention_policies: Sequence[RetentionPolicy] | None = None,
     show_progress: Callable[[Progress], None] | None = None,
 ) -> Store:
-    """Open a log directory, Kafka's or duralog's, or several of one node. For writing, they are made if necessary.
+    """Open a log directory, Kafka's or duralog's, or several of one node. For writing, missing directories are created.
 
     Several are given as a list, or by one of them and `log.dirs` in `config`. The first, or `metadata.log.dir`, has the
     metadata log.
-    `config` has Kafka's broker configs by name; topics that set nothing themselves follow it. For the contents of a
-    `server.properties`, give `BrokerConfig.from_properties(contents)`. Topics of which there are only folders, and no
-    metadata, keep their records for ever unless it says how long. A retention that it sets, as `log.retention.hours`,
-    applies as in Kafka. Without one, what was older than seven days at the opening is held (`Store.held`).
-    Read-only opening takes no lock and changes nothing: open backups so.
-    `retention_policies` replace the built-in ones. `show_progress` is called with the loading progress. The store
-    belongs to the process that opens it: a child that is forked later opens the directory itself.
+    `config` has Kafka's broker configs by name; topics that set none themselves use these. For the contents of a
+    `server.properties`, give `BrokerConfig.from_properties(contents)`. Topics without metadata, which have only
+    folders, keep their records forever unless `config` sets a retention. A retention that it sets, as
+    `log.retention.hours`, applies as in Kafka. Without one, records that were older than seven days at the opening are
+    held (`Store.held`). Read-only opening takes no lock and changes nothing: use it for backups. `retention_policies`
+    replace the built-in ones. `show_progress` is called with the loading progress. The store belongs to the process
+    that opens it: a forked child must open the directory itself.
     """
     from duralog.config import BrokerConfig
     from duralog.storage.log.retention import BUILT_IN_POLICIES

@@ -1,6 +1,6 @@
-"""Every exception that duralog raises on purpose.
+"""Every exception that duralog raises deliberately.
 
-An error that comes from bytes names the file, the position, what was expected and what was found, so that a person can
+An error that comes from bytes names the file, the position, what was expected and what was found, so that a user can
 act on it without reading source. Code that has only a buffer raises without a file; the code that opened the file adds
 it with `CorruptRecord.in_file`.
 """
@@ -22,7 +22,7 @@ class InvalidRecord(DuralogError):
     def __init__(self, reason: str, *, record_errors: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(reason)
         self.record_errors = tuple(record_errors)
-        """Where single records are to blame: their place in the batch, and what is wrong with each."""
+        """If single records are invalid: their index in the batch, and the reason for each."""
 
 
 class RecordTooLarge(InvalidRecord):
@@ -48,12 +48,12 @@ class StoreLocked(DuralogError):
 class StorageError(DuralogError):
     """A file operation is refused: a full disk, a failing one, missing rights, or files of another process.
 
-    The latter in a forked child of the process that opened a store, and after its lock file was removed.
+    The last case includes a forked child of the process that opened a store, and a store whose lock file was removed.
     """
 
 
 class MissingExtra(DuralogError):
-    """A package is not installed that only some functions and commands need."""
+    """An optional package is not installed."""
 
     def __init__(self, purpose: str, package: str, *, extra: str) -> None:
         super().__init__(f"{purpose}, duralog needs {package}: pip install 'duralog[{extra}]'")
@@ -61,7 +61,7 @@ class MissingExtra(DuralogError):
 
 @contextmanager
 def arrow_needed() -> Iterator[None]:
-    """Around an import of what works on Arrow tables: where pyarrow is not installed, the error names the extra."""
+    """Use it around imports that need pyarrow: if it is not installed, the error names the extra."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -71,7 +71,7 @@ def arrow_needed() -> Iterator[None]:
 
 
 class SchemaError(DuralogError):
-    """A schema that cannot be found, parsed, resolved or used, or a registry that does not give it."""
+    """A schema that cannot be found, parsed, resolved or used, or a registry that does not return it."""
 
 
 class CorruptPayload(DuralogError):
@@ -107,11 +107,13 @@ class CoordinatorFenced(DuralogError):
 
 
 class InvalidTransactionState(DuralogError):
-    """What a producer asks for does not fit the state of its transaction."""
+    """A producer's request does not fit the state of its transaction."""
 
 
 class CompactionStopped(DuralogError):
-    """The compaction ended early because the log changed or was asked to wait. Nothing is lost; it can be repeated."""
+    """The compaction ended early because the log changed or the compaction was stopped. Nothing is lost; it can be
+    repeated.
+    """
 
 
 class Fault(IntEnum):
@@ -182,7 +184,7 @@ class CorruptRecord(DuralogError):
         super().__init__(reason)
 
     def in_file(self, file: str, base_position: int = 0) -> CorruptRecord:
-        """The same error, for a file in which the buffer began at `base_position`."""
+        """The same error, for a file in which the buffer begins at `base_position`."""
         position = None if self.position is None else self.position + base_position
         return CorruptRecord(
             self.reason,
@@ -194,7 +196,7 @@ class CorruptRecord(DuralogError):
         )
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON: what is not known is left out."""
+        """For JSON: unknown fields are left out."""
         fields: dict[str, object] = {"error": self.reason, "fault": self.fault.name, "file": self.file}
         if self.position is not None:
             fields["position"] = self.position

@@ -16,7 +16,7 @@ Without pytest, or with other configs, under Kafka's names:
         consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)
 
 Groups form at once instead of after three seconds, and the internal topics have one partition each; everything else is
-as `duralog serve` has it. The broker runs in a thread, so a test that keeps Python busy slows it down.
+as in `duralog serve`. The broker runs in a thread, so a test that keeps Python busy slows it down.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Records as Arrow tables, and back, with no Python object for a record."""
+"""Converts records to and from Arrow tables, without a Python object per record."""

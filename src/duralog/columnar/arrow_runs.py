@@ -1,7 +1,7 @@
-"""Decoding the batches of a piece for Arrow: read and gathered in one go, only the columns that are wanted.
+"""Decodes the batches of a piece directly to Arrow, only the requested columns.
 
-What that kernel does not take (old messages, a batch larger than a chunk, one at the very end of the bytes) comes as
-decoded records, which are gathered later. The records, their order and the refusals are those of `RunDecoder`.
+Batches that the kernel does not support (old messages, a batch larger than a chunk, one at the very end of the bytes)
+are decoded to records first, which are gathered later. Records, order and refusals are those of `RunDecoder`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ALL_WITHOUT.flags.writeable = False
 
 @dataclass(frozen=True, slots=True)
 class ArrowDecoder(RunDecoder):
-    """Decodes for Arrow only: keys and values are gathered on the way, where whole batches fit a chunk."""
+    """Decodes for Arrow only: keys and values are gathered while decoding, if whole batches fit a chunk."""
 
     columns: Collection[str] | None
-    """Keys, values and headers are not copied unless they are among these. None for all."""
+    """The columns to copy among keys, values and headers. None for all."""
 
     def _is_wanted(self, name: str) -> bool:
         return self.columns is None or name in self.columns
@@ -97,6 +97,6 @@ class _Room:
     def filled(self, rows: int) -> ArrowBinary | None:
         if not len(self.offsets):
             return None
-        # There was room for the worst case, all key or all value. Shrinking in place gives back what is too much.
+        # There was room for the worst case, all key or all value. Shrinking in place frees the surplus.
         self.content.resize(int(self.offsets[rows]), refcheck=False)
         return ArrowBinary(self.offsets[: rows + 1], self.bits[: (rows + 7) // 8], self.content)

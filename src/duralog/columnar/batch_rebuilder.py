@@ -1,8 +1,8 @@
-"""The batches of a piece whose records compaction has to read: judged, and built again if they lose records.
+"""The batches of a piece whose records compaction has to read: each is judged, and rebuilt if it loses records.
 
-One kernel judges and writes, compressed batches in a scratch buffer. It takes which records are superseded from the
-marks of the first pass or, without them, from the offset map, for which the keys are found and hashed again. Messages
-of formats v0 and v1 become v2 batches, as in Kafka, even those that lose nothing.
+One kernel judges and writes, compressed batches in a scratch buffer. Superseded records are known from the marks of the
+first pass or, without them, from the offset map, for which the keys are hashed again. Messages of formats v0 and v1
+become v2 batches, as in Kafka, even those that lose nothing.
 
 A corrupt batch is reported with the same error as by any other reader, and stays as it is.
 """

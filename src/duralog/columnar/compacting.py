@@ -1,6 +1,6 @@
-"""The second pass of compaction, one piece of a log at a time: what survives, and the bytes that hold it.
+"""The second pass of compaction, one piece of a log at a time: which records survive, and the new bytes.
 
-The caller says what is to become of each batch as a whole (`BatchVerdict`); which records of a filtered batch survive
+The caller decides about each batch as a whole (`BatchVerdict`); which records of a filtered batch survive
 is decided here, by the offset map of the first pass (`SurvivalRules`). The result is what a segment takes: buffers, and
 a row for each batch in them.
 
@@ -40,7 +40,7 @@ __all__ = ["BatchVerdict", "CompactedPiece", "SurvivalRules", "compact_piece"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedPiece:
-    """What is left of a piece. Records of damaged batches are not counted."""
+    """The compacted piece. Records of damaged batches are not counted."""
 
     buffers: Sequence[Bytes]
     """Slices of the piece's own bytes among them: they are valid as long as those are."""
@@ -49,14 +49,14 @@ class CompactedPiece:
     records_read: int
     records_kept: int
     superseded: int
-    """Records that went because a later one has their key."""
+    """Records that were removed because a later one has their key."""
     expired_tombstones: int
     keyless: int
-    """Records that went because they have no key: a compacted log should have none."""
+    """Records that were removed because they have no key: a compacted log should have none."""
     kept_tombstones: int
     """Records without a value that stayed."""
     rebuilt_batches: int
-    """Batches that stayed, but not as they were."""
+    """Batches that stayed, but were changed."""
 
     @property
     def size_bytes(self) -> int:

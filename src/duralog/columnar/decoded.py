@@ -1,4 +1,4 @@
-"""Decoded records: columns of positions with the bytes that they count in, or fields that are gathered already."""
+"""Decoded records: columns of positions into bytes, or gathered fields."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DecodedRecords:
     """A chunk of records. `batch_row` is the row of `batches` that each came from."""
 
     data: NDArray[np.uint8]
-    """What the positions count in: a piece's bytes as they are in the file, or decompressed ones."""
+    """The bytes that positions refer to: a piece's bytes as in the file, or decompressed ones."""
     columns: RecordColumns
     batch_row: NDArray[np.int32]
     batches: NDArray[Any]
@@ -43,12 +43,12 @@ class DecodedRecords:
         return self.columns.offset
 
     def take(self, rows: NDArray[Any] | slice) -> DecodedRecords:
-        """These of the records, by their places or by a mark for each, over the same bytes."""
+        """A selection of the records, by index or mask, over the same bytes."""
         columns = RecordColumns(*(np.ascontiguousarray(column[rows]) for column in self.columns.arrays))
         return DecodedRecords(self.data, columns, self.batch_row[rows], self.batches)
 
     def with_key(self, key: bytes, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of these rows whose record has the key. No Python runs for each record."""
+        """The rows among these whose record has the key. No Python code runs per record."""
         rows = rows[self.columns.key_length[rows] == len(key)]
         starts = self.columns.key_position[rows]
         # Keys of one topic often start with the same bytes: the last bytes rule out most candidates.
@@ -67,7 +67,7 @@ class DecodedRecords:
         self, *, topic: str | None = None, partition: int | None = None, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
         """The records as an Arrow record batch, or only the named columns of it, in the schema's order."""
-        # Not at the top: pyarrow takes longer to load than many a file to read, and not every reader wants Arrow.
+        # Not at the top: loading pyarrow takes longer than reading many files, and not every reader uses Arrow.
         with arrow_needed():
             from duralog.columnar.arrow_records import to_record_batch
 
@@ -76,7 +76,7 @@ class DecodedRecords:
 
 @dataclass(frozen=True, slots=True)
 class ArrowBinary:
-    """The keys or the values of some records, one after the other, as an Arrow array holds them."""
+    """The keys or the values of some records, in the layout of an Arrow array."""
 
     offsets: NDArray[np.int32]
     validity: NDArray[np.uint8]
@@ -89,7 +89,7 @@ class GatheredRecords:
     """A chunk of records, those of the batches in `rows`, that were decoded for Arrow and nothing else."""
 
     data: NDArray[np.uint8]
-    """What `headers_position` counts in."""
+    """The bytes that `headers_position` refers to."""
     offset: NDArray[np.int64]
     timestamp: NDArray[np.int64]
     headers_position: NDArray[np.int64]
@@ -117,9 +117,8 @@ Chunk = DecodedRecords | GatheredRecords
 
 
 def places_between(offsets: NDArray[np.int64], start_offset: int, end_offset: int) -> slice | NDArray[np.intp]:
-    """Where the offsets from `start_offset` up to, not including, `end_offset` are.
-
-    A slice if they lie together, as they do where offsets rise: then nothing has to be copied.
+    """The rows with offsets from `start_offset` up to, not including, `end_offset`: a slice if they are contiguous, as
+    for rising offsets, so that nothing is copied.
     """
     inside = (offsets >= start_offset) & (offsets < end_offset)
     count = int(np.count_nonzero(inside))

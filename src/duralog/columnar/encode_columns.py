@@ -1,4 +1,4 @@
-"""Columns of records to record batches of format v2: cut into batches, written, compressed, sealed.
+"""Encodes columns of records as record batches of format v2: plans batches, writes, compresses and seals them.
 
 The columns come from an Arrow table (`duralog.columnar.writable`) or from Python records
 (`duralog.columnar.record_columns`). They are checked there: the kernels check nothing.
@@ -57,7 +57,7 @@ class WritableColumns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatches:
-    """Whole batches, one after the other, and a row of facts for each, as a scan of the bytes would find them."""
+    """Whole batches, one after the other, and a row for each, as a scan would return it."""
 
     data: NDArray[np.uint8]
     batches: NDArray[np.void]
@@ -83,7 +83,7 @@ class _Plan:
 
 
 class BatchSettings(NamedTuple):
-    """How records are cut into batches, and what the headers of the batches say."""
+    """How records are grouped into batches, and fields of the batch headers."""
 
     codec: Codec = Codec.NONE
     level: int | None = None

@@ -1,7 +1,7 @@
-"""Decoded records to a file that other programs open: Parquet, an Arrow IPC file, or CSV.
+"""Writes decoded records to a Parquet, Arrow IPC or CSV file.
 
-The file appears under its own name only when it is complete: until then it is `<name>.part`, which is removed when
-something goes wrong. An existing file is replaced.
+The file appears under its own name only when it is complete: until then it is `<name>.part`, which is removed after an
+error. An existing file is replaced.
 
 CSV has no bytes. A key, a value or a header value there is text when it is UTF-8, otherwise `0x` and its hexadecimal
 digits; text that itself begins with `0x` is written in hexadecimal too, so that every cell reads back to its bytes.
@@ -38,7 +38,9 @@ class _TableWriter(Protocol):
 
 
 class Export:
-    """A file of records being written. Use as a context: leaving it without an error puts the file into place."""
+    """A file of records being written. Use it as a context manager: leaving it without an error puts the file into
+    place.
+    """
 
     def __init__(self, path: str, schema: pa.Schema = RECORD_SCHEMA) -> None:
         """`schema` is that of the records: keys and values may be decoded, and there may be more columns."""
@@ -90,13 +92,13 @@ class Export:
 
     def _abandon(self) -> None:
         self._file.abandon()
-        # A writer that is not closed closes itself when it is collected, and raises where no one can catch it.
+        # A writer that is not closed closes itself at garbage collection, and raises where nothing can catch it.
         self._writer.close()
         self._file.close()
 
 
 class _PartFile(io.FileIO):
-    """A file that is not complete. Once it is abandoned, writers can finish with it: it takes everything, nowhere."""
+    """An incomplete file. After it is abandoned, it discards all writes, so that writers can finish."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "wb")
@@ -106,7 +108,7 @@ class _PartFile(io.FileIO):
         view = memoryview(data).cast("B")
         if self._is_abandoned:
             return len(view)
-        # One call of the system may take less than all.
+        # A system call may write only a part.
         written = 0
         while written < len(view):
             written += super().write(view[written:]) or 0
@@ -167,7 +169,7 @@ def _csv_column(field: pa.Field, column: pa.Array) -> pa.Array:
 
 
 def _cell(value: Any) -> str | None:
-    """Of a decoded key or value: text as it is, what has fields as JSON."""
+    """The cell of a decoded key or value: text unchanged, values with fields as JSON."""
     if value is None:
         return None
     plain = plain_json(value)
@@ -175,7 +177,7 @@ def _cell(value: Any) -> str | None:
 
 
 def _as_text(column: pa.Array) -> pa.Array:
-    """Whole columns at once where all of it is plain text, which it mostly is."""
+    """Whole columns at once if all cells are plain text, which is the usual case."""
     try:
         text = column.cast(pa.string())
     except pa.ArrowInvalid:

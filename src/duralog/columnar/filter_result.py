@@ -40,7 +40,7 @@ class FilterResult:
 
     @property
     def rebuilt_batches(self) -> int:
-        """How many stay, but not as they were."""
+        """The number of batches that stay, but were changed."""
         return int(np.count_nonzero(self.fates > _UNTOUCHED))
 
     def place(self, rows: NDArray[np.intp], batches: NDArray[Any], buffer: NDArray[np.uint8]) -> None:
@@ -70,7 +70,7 @@ class FilterResult:
         return buffers, batches
 
     def _write_emptied(self) -> None:
-        """The headers of batches without records: no codec, no delete horizon, and otherwise what they were."""
+        """The headers of batches without records: no codec, no delete horizon, and otherwise unchanged."""
         rows = (self.fates == _EMPTIED).nonzero()[0]
         if not len(rows):
             return

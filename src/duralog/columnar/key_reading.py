@@ -1,4 +1,4 @@
-"""The keys of a piece's records, as digests: what the first pass of compaction needs, and no more.
+"""The keys of a piece's records, as digests: the input of the first pass of compaction.
 
 Records are checked as by any other reader. A corrupt batch is reported with the same error, and gives no keys at all.
 The work releases the GIL, so several threads can read pieces at a time.
@@ -73,7 +73,7 @@ def read_keys(
 
 @dataclass(frozen=True, slots=True)
 class _KeyDecoder(RunDecoder):
-    """Walks v2 batches for their keys. What is no v2 batch, or too large for a chunk, comes as decoded records."""
+    """Walks v2 batches for their keys. Batches of other formats, or too large for a chunk, are decoded to records."""
 
     first_offset: int
 

@@ -1,7 +1,7 @@
 """Decoded records, and how many bytes their batches take when nothing is compressed.
 
-A batch that is not compressed takes the bytes that it has. One that is takes its header and what its records unpack to;
-a compressed message of format v0 or v1 takes the messages inside of it.
+An uncompressed batch counts with its size, a compressed one with its header and the decompressed records, and a
+compressed message of format v0 or v1 with the messages inside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def decode_measured(
 ) -> tuple[NDArray[np.int64], Iterator[DecodedRecords]]:
     """The unpacked size of each of the piece's batches, and the records as `Piece.decode` gives them.
 
-    The sizes of compressed batches are right once all records were taken; that of a corrupt one stays as it lies there.
+    The sizes of compressed batches are right after all records were read; a corrupt batch keeps its stored size.
     """
     sizes = piece.batches["size"].astype(np.int64)
     decoder = _MeasuringDecoder(

@@ -1,11 +1,11 @@
 """The streaming reader: the batches of a log file, a few megabytes at a time.
 
 A piece holds whole batches only. Its bytes are read, not mapped: a file that is cut while it is mapped would end the
-process. Memory is bounded by `piece_bytes`, or by the largest batch where one is larger; a batch claims its size, so
-it is read only if the source really goes that far.
+process. Memory is bounded by `piece_bytes`, or by the largest batch where one is larger; a batch claims its size, so it
+is read only if the source is that long.
 
-At the end of a source, half a batch is ordinary (`tail_bytes`). A length or a format version that cannot be ends the
-reading (`fault`), since the start of the next batch is not known then.
+At the end of a source, a partial batch is normal (`tail_bytes`). An impossible length or format version ends the
+reading (`fault`), since the start of the next batch is unknown.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FIRST_ROWS = 1024
 
 
 class ByteSource(Protocol):
-    """Bytes that can be read at any position. `size` is how many there are, `name` what errors call them.
+    """Bytes that can be read at any position. `size` is their number, `name` their name in errors.
 
     If it has `read_into(position, target)`, as files have, this is called for large pieces: they get padding.
     """
@@ -79,7 +79,7 @@ class MemorySource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Some bytes of a source, and the batches that lie in them."""
+    """Some bytes of a source, and the batches in them."""
 
     name: str
     position: int
@@ -90,7 +90,7 @@ class Piece:
     batches: NDArray[Any]
     """One row (`BATCH_DTYPE`) each; positions count in the source."""
     fault: CorruptRecord | None = None
-    """What stopped the reading after these batches."""
+    """The fault that stopped the reading after these batches."""
     tail_bytes: int = 0
     """Bytes after the last whole batch, at the end of the source."""
 
@@ -221,7 +221,7 @@ def _keep_freed_memory() -> None:
 
 
 def _size_of_first(data: NDArray[np.uint8]) -> int:
-    """How many bytes it takes to see more of the batch at the start of `data`, which is not all there."""
+    """How many bytes to read to see more of the incomplete batch at the start of `data`."""
     if len(data) < _CLASSIFIED_BYTES:
         return _CLASSIFIED_BYTES
     _, length = ENTRY_PREFIX.unpack(data)

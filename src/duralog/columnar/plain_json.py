@@ -1,4 +1,4 @@
-"""Decoded values as JSON has them, for lines, cells of CSV and pages: bytes as base64, times as ISO 8601."""
+"""Converts decoded values to JSON, for lines, CSV cells and pages: bytes as base64, times as ISO 8601."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 
 def plain_json(value: Any, *, decimals: bool = False) -> Any:
-    """A decoded value with nothing in it that JSON does not have. With `decimals`, these stay as they are."""
+    """A decoded value with JSON types only. With `decimals`, decimals are kept."""
     if isinstance(value, dict):
         return {str(name): plain_json(each, decimals=decimals) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        # A map comes as pairs.
+        # A map is a list of pairs.
         if value and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
             return {str(name): plain_json(each, decimals=decimals) for name, each in value}
         return [plain_json(each, decimals=decimals) for each in value]
@@ -39,7 +39,7 @@ def json_text(value: Any) -> str:
 
 def searched_json(value: Any) -> str:
     """The text that conditions search. Decimals are numbers in it with all their digits, so that they are compared as
-    numbers. In lines for people and programs they are text, since many parsers would round them.
+    numbers. In output they are text, since many parsers would round them.
     """
     plain = plain_json(value, decimals=True)
     try:

@@ -1,4 +1,4 @@
-"""Decoded records as Python objects, for readers that want one record after the other."""
+"""Decoded records as Python objects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def to_records(decoded: DecodedRecords) -> Iterator[Record]:
 
 
 def to_keys_and_values(decoded: DecodedRecords) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """The offset, the key and the value of each record of a chunk, for readers that want nothing else."""
+    """The offset, the key and the value of each record of a chunk, without the other fields."""
     columns = decoded.columns
     data = decoded.data.data
     for offset, key_at, key_length, value_at, value_length in zip(

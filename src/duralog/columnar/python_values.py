@@ -1,7 +1,7 @@
-"""Typed columns as Python values, whatever bytes they were decoded from.
+"""Typed columns as Python values.
 
-Other than with `to_pylist`, a map is a dict, also without entries, and of a key that comes twice the last value counts.
-A time that Python's calendar does not have is the number that the column holds, in units of its type.
+Unlike with `to_pylist`, a map is a dict, also without entries, and the last value of a duplicate key wins. A time
+outside of Python's calendar is the number of the column, in units of its type.
 """
 
 from __future__ import annotations

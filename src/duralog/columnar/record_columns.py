@@ -1,4 +1,4 @@
-"""Python records as the columns that the encoding kernels take, every value checked.
+"""Converts Python records to the columns of the encoding kernels, and checks every value.
 
 No Arrow is involved. A column is made with a few passes over all records, each at the speed of a list comprehension.
 Nulls and headers, which most records do not have, take time only if they occur. Invalid records are refused as a whole,
@@ -61,7 +61,7 @@ def _timestamps(timestamps: list[int], default_ms: int) -> NDArray[np.int64]:
         times = np.array(timestamps)
     except ValueError:  # Some are lists, or another kind of sequence.
         times = np.empty(0, np.object_)
-    # With an explicit type, numpy silently turns fractions and digits into whole numbers.
+    # With an explicit type, numpy silently converts fractions and digit strings to integers.
     if times.dtype != np.int64 or times.min(initial=0) < NO_TIMESTAMP:
         for row, timestamp in enumerate(timestamps):
             if not isinstance(timestamp, int) or not NO_TIMESTAMP <= timestamp < 2**63:

@@ -66,7 +66,7 @@ class RecordDigest:
         self._add_up(digests_of(hashed, positions, lengths))
 
     def include(self, other: RecordDigest) -> None:
-        """Take in the records of another part of the log."""
+        """Add the records of another part of the log."""
         self.records += other.records
         self.total = (self.total + other.total) % 2**128
 

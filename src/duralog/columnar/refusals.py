@@ -1,4 +1,4 @@
-"""From a kernel's fault to the error that a person reads.
+"""Turns a kernel's fault into an error for people.
 
 A kernel returns the fault and its position. The reference in `duralog.format` decodes that one place again and says
 what was expected and found: the messages are in one place, and an error decodes one record again, not one batch.
@@ -26,7 +26,7 @@ OnCorruptBatch = Callable[[CorruptRecord, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Where the corrupt batches of a piece go: to the caller's function or, without one, up as an error."""
+    """Reports the corrupt batches of a piece: to the caller's function or, without one, as an error."""
 
     file: str
     batches: NDArray[Any]
@@ -69,7 +69,7 @@ def batch_of(row: Any, position: int) -> Batch:
 
 
 def scan_fault(data: NDArray[np.uint8], position: int, fault: Fault) -> CorruptRecord:
-    """Why no batch can start here."""
+    """The error if no batch can start here."""
     return _described(fault, lambda: whole_batch_bytes(data.data, position, len(data)))
 
 
@@ -120,7 +120,7 @@ def inner_fault(fault: Fault, content: NDArray[np.uint8], position: int, row: An
 
 
 def _described(fault: Fault, decode: Callable[[], object]) -> CorruptRecord:
-    """The reference's words. Should it see no fault where the kernel did, the batch is refused all the same."""
+    """The reference's error. If the reference finds no fault where the kernel did, the batch is still refused."""
     try:
         decode()
     except CorruptRecord as error:

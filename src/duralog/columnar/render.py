@@ -36,7 +36,7 @@ from duralog.kernels import render
 DEFAULT_TEXT_PREFIX = b"| "
 
 _LINE_BYTES = 160
-"""About what a line takes besides its prefix, key, value and headers."""
+"""The approximate size of a line besides its prefix, key, value and headers."""
 _LEAST_BYTES = 4096
 _UNLIMITED = 2**63 - 1
 
@@ -45,7 +45,7 @@ _Kernel = Callable[[int, NDArray[np.uint8], int], tuple[int, int]]
 
 
 class LineBuffer:
-    """Memory for lines that is used again by the next call: fresh memory costs more than the rendering.
+    """Memory for lines that the next call reuses: fresh memory costs more than the rendering.
 
     What a call returned is overwritten by the next one with the same buffer.
     """
@@ -54,7 +54,7 @@ class LineBuffer:
         self._out = np.empty(0, np.uint8)
 
     def fill(self, rows: int, expected_bytes: int, kernel: _Kernel) -> memoryview:
-        """All lines, however long they turn out to be."""
+        """Render all lines, of any length."""
         if len(self._out) < expected_bytes:
             self._out = np.empty(expected_bytes, np.uint8)
         row, position = kernel(0, self._out, 0)

@@ -1,4 +1,4 @@
-"""Decoding the batches of a piece: runs of batches of one kind go through a kernel together.
+"""Decodes the batches of a piece: runs of batches of one kind are passed to a kernel together.
 
 Plain batches are decoded where they lie. Compressed ones are decompressed into one scratch buffer for several, which
 stays at about a quarter of a chunk's size unless a single batch is larger.
@@ -33,7 +33,7 @@ from duralog.kernels.lz4 import LEFT, ROOM_BYTES, unpack_frames
 
 _SCRATCH_BYTES = CHUNK_BYTES // 4
 _LONGEST_RUN = 1024
-"""Of LZ4 frames that go to the reference without the kernel being asked."""
+"""LZ4 frames that are passed to the reference without trying the kernel."""
 _CODECS = tuple(Codec)
 
 Rows = NDArray[np.intp]
@@ -96,7 +96,7 @@ class _Scratch:
         self._rows: list[int] = []
 
     def add(self, row: int, content: Bytes) -> bool:
-        """Whether there was room."""
+        """Whether it fitted."""
         begin = self._ends[-1]
         end = begin + len(content)
         if not self._rows:
@@ -109,7 +109,7 @@ class _Scratch:
         return True
 
     def take(self) -> Iterator[Span]:
-        """What is in, if there is anything."""
+        """The contents, if any."""
         if self._rows:
             edges = np.array(self._ends, np.int64)
             span = Span(self._data[: self._ends[-1] + PADDING], edges[:-1], edges[1:], np.array(self._rows, np.intp))
@@ -129,7 +129,7 @@ class RunDecoder:
 
     def decode(self, rows: Rows) -> Iterator[Chunk]:
         if len(rows) == 1:
-            # A reader of one record waits for this, and looking for runs takes longer than decoding.
+            # The fast path for a reader of one record: finding runs takes longer than decoding.
             yield from self._decode_run(_kind(self.batches[rows[0]]), rows)
             return
         kinds = _kinds(self.batches, rows)
@@ -180,7 +180,8 @@ class RunDecoder:
                 found = edges[first : number + 1]
                 yield Span(out[: found[-1] + PADDING], found[:-1], found[1:], rows[first:number].astype(np.intp))
             if why == LEFT or number == first:
-                # Where one is left others are likely to be: they go together, more of them each time.
+                # If the kernel leaves one, it probably leaves others: they are decoded together, more of them each
+                # time.
                 run = min(2 * run, _LONGEST_RUN) if why == LEFT and number - first <= run else 1
                 left = slice(number, number + run)
                 yield from self._unpack_each(rows[left], begins[left], ends[left])
@@ -255,7 +256,7 @@ class RunDecoder:
         return fault, batch, record, position, self._decoded(span.data, columns, batch_row, filled)
 
     def _room(self, span: Span, batch: int) -> int:
-        """For how many records at most there must be room, by the bytes that there are and by what headers claim."""
+        """The maximum number of records, by the available bytes and by the headers."""
         if batch == len(span.rows) - 1:
             most = (int(span.ends[batch]) - int(span.begins[batch])) // MIN_RECORD_BYTES
             claimed = max(int(self.batches["record_count"][span.rows[batch]]), 0)

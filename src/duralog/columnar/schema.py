@@ -1,4 +1,4 @@
-"""The Arrow schema of decoded records: names and types, the same for every source of them.
+"""The Arrow schema of decoded records: names and types, the same for every source.
 
 The names are those of Spark's own Kafka connector, `timestamp_type` apart, which is `timestampType` there.
 """

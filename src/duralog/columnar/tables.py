@@ -1,4 +1,4 @@
-"""Decoded records of one partition as one table: of Arrow, or of a library that duralog does not depend on."""
+"""Decoded records of one partition as one table: of Arrow, pandas or Polars."""
 
 from __future__ import annotations
 

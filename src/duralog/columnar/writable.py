@@ -1,4 +1,4 @@
-"""The columns of an Arrow table as the encoding kernels take them, every value checked.
+"""Converts an Arrow table to the columns of the encoding kernels, and checks every value.
 
 These columns of the table are read, others are ignored:
 

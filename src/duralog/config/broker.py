@@ -1,8 +1,8 @@
 """The configs of a broker or a store: Kafka's names, from a mapping or from a `server.properties` as it is.
 
-A name that only Kafka has a use for is accepted and has no effect. A name that Kafka does not know either is refused if
-a program gives it, since it is a mistake. In a `server.properties` it has no effect, as in Kafka, and is listed in
-`ignored`: plugins and wrappers of Kafka keep their own settings there.
+A name that only Kafka uses is accepted and has no effect. An unknown name is refused if a program gives it, since it is
+a mistake. In a `server.properties` it has no effect, as in Kafka, and is listed in `ignored`: plugins and wrappers of
+Kafka keep their own settings there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BrokerConfig(ServerSettings):
     """All configs, each an attribute: `log.segment.bytes` is `log_segment_bytes`."""
 
     given: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
-    """The configs that are not left at their defaults, and by which layer."""
+    """The configs that are not at their defaults, and their layers."""
     ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Configs without effect, because they are unknown or not allowed, and why."""
     fixed: frozenset[str] = field(default_factory=frozenset, compare=False, repr=False)
@@ -66,18 +66,19 @@ class BrokerConfig(ServerSettings):
         return replace(cls.of({**values, **overrides}), ignored=ignored, fixed=frozenset(overrides))
 
     def reached_only_from(self, addresses: frozenset[str]) -> BrokerConfig:
-        """For a broker whose clients can only come from there. Refuses configs that let none of them in."""
+        """For a broker whose clients can only connect from these addresses. Refuses configs that would lock out all of
+        them.
+        """
         return replace(self, reached_from=addresses)._checked()
 
     def listening_on(self, listener: str) -> BrokerConfig:
-        """With this listener in place of all others. Clients get its own address."""
+        """With this listener instead of all others. It is also the advertised address."""
         return replace(self, listeners=(listener,), advertised_listeners=None)
 
     def with_dynamic(self, values: Mapping[str, object]) -> BrokerConfig:
-        """With the configs over these that the cluster metadata holds for brokers.
-
-        Those that are invalid, contradict others or leave no way into the broker have no effect and are named in
-        `ignored`: they were set while a broker ran, and a directory must open all the same.
+        """With the broker configs of the cluster metadata on top. Those that are invalid, contradict others or would
+        lock out all clients have no effect and are listed in `ignored`: they were set while a broker ran, and a
+        directory must still open.
         """
         parsed, ignored = self._parsed(values)
         try:
@@ -90,7 +91,7 @@ class BrokerConfig(ServerSettings):
         return replace(changed, ignored={**self.ignored, **ignored}, of_listeners=of_listeners)
 
     def _with_as_many_as_possible(self, parsed: Mapping[str, Any]) -> tuple[BrokerConfig, dict[str, str]]:
-        """One config may only be allowed together with another one: so again and again, until no more are."""
+        """One config may only be valid together with another one, so this repeats until no more can be added."""
         changed, left = self, dict(parsed)
         while True:
             ignored: dict[str, str] = {}
@@ -104,15 +105,14 @@ class BrokerConfig(ServerSettings):
             left = {name: left[name] for name in ignored}
 
     def asked_for(self, values: Mapping[str, object]) -> BrokerConfig:
-        """What these configs of the cluster metadata, over this one, ask for, whether they are allowed together or not.
-
-        As if no override of the command line were there, since the next start may be without.
+        """The effective values with these configs of the cluster metadata, whether they are valid together or not.
+        Overrides of the command line are ignored, since the next start may lack them.
         """
         parsed, _ = replace(self, fixed=frozenset())._parsed(values)
         return self._with(parsed, Origin.DYNAMIC_BROKER)
 
     def lock_outs(self) -> Mapping[str, str]:
-        """The configs that leave no way into the broker, and why."""
+        """The configs that would lock out all clients, and why."""
         return lock_outs(self, self.reached_from)
 
     def is_fixed(self, name: str) -> bool:
@@ -120,7 +120,7 @@ class BrokerConfig(ServerSettings):
         return not self.fixed.isdisjoint(_SAME_SETTING.get(name, (name,)))
 
     def released(self, names: Iterable[str]) -> BrokerConfig:
-        """The same, but the cluster metadata counts for these from now on: a client has changed them."""
+        """The same, but from now on the cluster metadata applies to these: a client has changed them."""
         same = {each for name in names for each in _SAME_SETTING.get(name, (name,))}
         return replace(self, fixed=self.fixed - same) if self.fixed & same else self
 
@@ -140,7 +140,7 @@ class BrokerConfig(ServerSettings):
     def with_chosen_retention(self) -> BrokerConfig:
         """As if the default of `log.retention.hours` were given, unless a retention by time is given.
 
-        A default deletes nothing that was due when a directory was opened; what is given does.
+        The default deletes nothing that was due when a directory was opened; a configured retention does.
         """
         if any(synonym.name in self.given for synonym in TOPIC_CONFIGS["retention.ms"].synonyms):
             return self
@@ -155,7 +155,7 @@ class BrokerConfig(ServerSettings):
         return broker_definition(name).text(self.get(name))
 
     def topic_defaults(self) -> TopicConfig:
-        """What a topic has that sets nothing itself."""
+        """The configs of a topic that sets none itself."""
         values: dict[str, Any] = {}
         sources: dict[str, ConfigSource] = {}
         for topic_config in TOPIC_CONFIGS.values():
@@ -200,7 +200,7 @@ class BrokerConfig(ServerSettings):
 
 
 BROKER_CONFIGS: Mapping[str, ConfigDef] = definitions_of(BrokerConfig)
-"""Every broker config that duralog has a use for, by name."""
+"""Every broker config that duralog uses, by name."""
 
 _SAME_SETTING: Mapping[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in topic_config.synonyms)

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them, on the command line and in options, and as they read them."""
+"""Parses and formats byte sizes for people."""
 
 from __future__ import annotations
 

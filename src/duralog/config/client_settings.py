@@ -1,4 +1,4 @@
-"""How a client reaches brokers that want TLS or a log-in: from the names of Kafka's clients to those of librdkafka.
+"""Client settings for TLS and log-ins: translates the names of Kafka's clients to librdkafka's.
 
 Certificates are PEM files, or for the client's own one also PKCS#12; librdkafka reads no JKS. Errors name settings,
 never values: some are secrets.
@@ -113,7 +113,7 @@ def _token(given: Mapping[str, str], options: Mapping[str, str]) -> dict[str, st
 
 
 def _trusted(given: Mapping[str, str]) -> dict[str, str]:
-    """The certificates of authorities that brokers are checked with."""
+    """The authorities that brokers' certificates are verified with."""
     if "ssl.truststore.certificates" in given:
         return {"ssl.ca.pem": given["ssl.truststore.certificates"]}
     location = given.get("ssl.truststore.location")

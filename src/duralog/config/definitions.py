@@ -1,4 +1,4 @@
-"""What a config is: its name, its type, its default, the values it allows, and what it does.
+"""The definition of a config: its name, type, default, allowed values, and documentation.
 
 Configs are declared once, as fields of a frozen dataclass: the field's name is Kafka's name with underscores for dots,
 its default is Kafka's, and `config(...)` adds the rest. `definitions_of` reads the declarations back as a table.
@@ -33,7 +33,7 @@ HIDDEN = "[hidden]"
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A secret. Only `value` shows it: no log line, error or answer may contain that."""
+    """A secret. Only `value` reveals it: no log line, error or response may contain it."""
 
     value: str = field(repr=False)
 
@@ -247,6 +247,6 @@ def definitions_of(declarations: type) -> Mapping[str, ConfigDef]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that is not known: what may have been meant. Empty when nothing is near."""
+    """A hint for an unknown name: similar names. Empty if there are none."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.7)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -1,4 +1,4 @@
-"""An error as a sentence for a person: what happened, where and, if it is known, what to do next."""
+"""An error as a message for people: what happened, where and, if known, what to do next."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def describe(error: Exception) -> str:
 
 
 def describe_any(error: Exception) -> str:
-    """Also of an error that is a defect: with its type, which its text does not explain."""
+    """The same for unexpected errors, with their type."""
     return describe(error) if isinstance(error, DuralogError | OSError) else repr(error)
 
 

@@ -1,4 +1,4 @@
-"""The broker configs that Kafka 4.3.1 knows and duralog has no use for, with their types and defaults.
+"""The broker configs of Kafka 4.3.1 that have no effect in duralog, with their types and defaults.
 
 They are accepted in a `server.properties`, and DescribeConfigs lists them, so that a tool that shows or compares
 configs finds all of Kafka's names. None of them has an effect here.

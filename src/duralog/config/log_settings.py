@@ -54,7 +54,7 @@ class LogSettings:
     internal_segment_bytes: int | None = optional_config(
         INT,
         at_least(1),
-        doc="For tests, and duralog's alone as a broker config: `internal.segment.bytes` of all topics.",
+        doc="For tests; only duralog has it as a broker config: `internal.segment.bytes` of all topics.",
     )
     log_roll_ms: int | None = optional_config(LONG, at_least(1), doc="For all topics: `segment.ms`.")
     log_roll_hours: int = config(INT, 168, at_least(1), doc="`segment.ms` in hours, where `log.roll.ms` is not given.")
@@ -104,7 +104,7 @@ class LogSettings:
         LONG, 5000, doc="How often `replication-offset-checkpoint` is written."
     )
     log_initial_task_delay_ms: int = config(
-        LONG, 30_000, at_least(0), doc="How long after the start the periodic work on the logs begins."
+        LONG, 30_000, at_least(0), doc="The delay after the start before periodic tasks begin."
     )
     num_recovery_threads_per_data_dir: int = config(
         INT, 2, at_least(1), doc="Threads that load and recover partitions at the start, and close them at the end."
@@ -124,12 +124,14 @@ class LogSettings:
         128 << 20,
         doc="Bytes for the map of keys, over all cleaner threads. Each needs more than 1 MiB.",
     )
-    log_cleaner_io_buffer_size: int = config(INT, 512 << 10, at_least(0), doc="Bytes to read and write with, likewise.")
+    log_cleaner_io_buffer_size: int = config(
+        INT, 512 << 10, at_least(0), doc="Bytes of I/O buffers, over all cleaner threads."
+    )
     log_cleaner_io_buffer_load_factor: float = config(DOUBLE, 0.9, doc="How full the map of keys may get.")
     log_cleaner_io_max_bytes_per_second: float = config(
-        DOUBLE, DOUBLE_MAX, doc="Compaction reads and writes no faster than this, together."
+        DOUBLE, DOUBLE_MAX, doc="The limit of compaction's reads and writes together, in bytes per second."
     )
-    log_cleaner_backoff_ms: int = config(LONG, 15_000, at_least(0), doc="The pause when there is nothing to compact.")
+    log_cleaner_backoff_ms: int = config(LONG, 15_000, at_least(0), doc="The pause when no log is due for compaction.")
     log_cleaner_min_cleanable_ratio: float = config(
         DOUBLE, 0.5, between(0, 1), doc="For all topics: `min.cleanable.dirty.ratio`."
     )
@@ -162,8 +164,8 @@ class LogSettings:
         BOOLEAN, False, doc="For all topics: `unclean.leader.election.enable`."
     )
     producer_id_expiration_ms: int = config(
-        INT, DAY_MS, at_least(1), doc="A producer that has been silent for this long is forgotten."
+        INT, DAY_MS, at_least(1), doc="The state of a producer that has been idle for this long is removed."
     )
     producer_id_expiration_check_interval_ms: int = config(
-        INT, 10 * MINUTE_MS, at_least(1), doc="How often to check for silent producers."
+        INT, 10 * MINUTE_MS, at_least(1), doc="How often to check for idle producers."
     )

@@ -1,4 +1,4 @@
-"""Limits that the system sets to the memory of this process: those of its cgroups, as containers and services have."""
+"""The memory limits of this process: those of its cgroups, as in containers and services."""
 
 from __future__ import annotations
 

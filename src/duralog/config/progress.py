@@ -1,11 +1,11 @@
-"""How work reports its progress: one protocol, for every operation and every face that shows it.
+"""The progress protocol of all operations and user interfaces.
 
     def show(progress: Progress) -> None: ...
 
     compact(request, executor, on_progress=show)
 
-An engine may report values that say more, such as `CompactionProgress`. All of them have what is declared here, so that
-a face can show any of them.
+An operation may report richer values, such as `CompactionProgress`. All have these fields, so that every user interface
+can show them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Progress(Protocol):
 
     @property
     def detail(self) -> str:
-        """Further figures, for a face that has room for them."""
+        """Further figures, shown if there is room."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -47,12 +47,12 @@ OnProgress = Callable[[Progress], None]
 
 
 def ignore(_: Progress) -> None:
-    """For work whose progress is not shown."""
+    """A callback that shows no progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The plainest `Progress`: so much of so much."""
+    """The simplest `Progress`: done and total."""
 
     label: str
     done: int

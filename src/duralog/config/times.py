@@ -1,4 +1,4 @@
-"""Times as people write them, and as the commands print them.
+"""Parses and formats times for people.
 
 A time on a command line is ISO 8601 (without a zone it means UTC), a number of milliseconds since 1970, or an age
 such as `2h`, counted back from now. Digits that could be a date, such as `20240501`, are refused: as milliseconds they
@@ -33,7 +33,7 @@ TIME_FORMS = "ISO 8601 (UTC unless it names a zone), milliseconds since 1970, or
 
 
 class AmbiguousTime(ValueError):
-    """Digits that could be a date. The sentence has both readings, as they are to be written."""
+    """Digits that could be a date. The message shows how to write either meaning."""
 
 
 def parse_time(text: str, *, now_ms: int) -> int:
@@ -62,7 +62,9 @@ def parse_time(text: str, *, now_ms: int) -> int:
 
 
 def parse_duration_ago(text: str, *, now_ms: int) -> int:
-    """The time that a duration ago was, in milliseconds. The duration as Java's `Duration.parse`, or an age like 2h."""
+    """The time before now by this duration, in milliseconds. The duration as Java's `Duration.parse`, or an age like
+    2h.
+    """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         if not text.strip()[:1].isdecimal() or text.strip().isdecimal():
@@ -95,7 +97,7 @@ def format_time(milliseconds: int) -> str:
 
 
 def duration_text(milliseconds: int) -> str:
-    """`7 days`, `2.5 hours`, `40 ms`: in the largest unit that it fills."""
+    """`7 days`, `2.5 hours`, `40 ms`: in the largest fitting unit."""
     for name, unit_ms in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000)):
         if abs(milliseconds) >= unit_ms:
             count = milliseconds / unit_ms

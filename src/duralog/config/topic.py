@@ -2,7 +2,7 @@
 
 A topic's configs are the broker's, overridden by the topic's own. Those that a user gives are checked strictly. Of
 those that a directory has stored, unknown and invalid ones are ignored: a directory may come from another version of
-Kafka, and must open all the same.
+Kafka, and must still open.
 """
 
 from __future__ import annotations
@@ -75,13 +75,17 @@ class TopicConfig:
         doc="The codec that batches are stored with; `producer` keeps each batch's own.",
     )
     compression_gzip_level: int = config(
-        INT, -1, GZIP_LEVEL, broker=("compression.gzip.level",), doc="How hard gzip tries; -1 is its own default."
+        INT,
+        -1,
+        GZIP_LEVEL,
+        broker=("compression.gzip.level",),
+        doc="The compression level of gzip; -1 is its own default.",
     )
     compression_lz4_level: int = config(
-        INT, 9, LZ4_LEVEL, broker=("compression.lz4.level",), doc="How hard lz4 tries; 9 is its fast mode."
+        INT, 9, LZ4_LEVEL, broker=("compression.lz4.level",), doc="The compression level of lz4; 9 is its fast mode."
     )
     compression_zstd_level: int = config(
-        INT, 3, ZSTD_LEVEL, broker=("compression.zstd.level",), doc="How hard zstd tries."
+        INT, 3, ZSTD_LEVEL, broker=("compression.zstd.level",), doc="The compression level of zstd."
     )
     delete_retention_ms: int = config(
         LONG,
@@ -95,7 +99,7 @@ class TopicConfig:
         MINUTE_MS,
         at_least(0),
         broker=("log.segment.delete.delay.ms",),
-        doc="How long a deleted segment's files stay, renamed, for the readers that still use them.",
+        doc="How long the renamed files of a deleted segment are kept for current readers.",
     )
     flush_messages: int = config(
         LONG, INT64_MAX, at_least(1), broker=("log.flush.interval.messages",), doc="Fsync after this many records."
@@ -108,23 +112,23 @@ class TopicConfig:
         doc="Fsync when records have waited this long for it.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = config(
-        LIST, (), _THROTTLED, doc="Kafka's: replicas whose copying is slowed down where they follow."
+        LIST, (), _THROTTLED, doc="Kafka's: follower replicas whose replication is throttled."
     )
     index_interval_bytes: int = config(
         INT,
         4096,
         at_least(0),
         broker=("log.index.interval.bytes",),
-        doc="The indexes get an entry for a batch when more bytes than this came since the last one.",
+        doc="The indexes get an entry for a batch when more than this many bytes were appended since the last entry.",
     )
     internal_segment_bytes: int | None = optional_config(
         INT,
         at_least(1),
         broker=("internal.segment.bytes",),
-        doc="For tests: a `segment.bytes` that may be smaller than 1 MiB, and wins over it.",
+        doc="For tests: a `segment.bytes` that may be smaller than 1 MiB, and takes precedence.",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = config(
-        LIST, (), _THROTTLED, doc="Kafka's: replicas whose copying is slowed down where they lead."
+        LIST, (), _THROTTLED, doc="Kafka's: leader replicas whose replication is throttled."
     )
     local_retention_bytes: int = config(
         LONG,
@@ -145,14 +149,14 @@ class TopicConfig:
         INT64_MAX,
         at_least(1),
         broker=("log.cleaner.max.compaction.lag.ms",),
-        doc="A record waits no longer than this for compaction, however little there is to clean.",
+        doc="The longest time that a record waits for compaction, even if little is new.",
     )
     max_message_bytes: int = config(
         INT,
         1048588,
         at_least(0),
         broker=("message.max.bytes",),
-        doc="The largest batch that is accepted, compressed as it is, with its header.",
+        doc="The largest batch that is accepted: its compressed size, with the header.",
     )
     message_timestamp_after_max_ms: int = config(
         LONG,
@@ -187,7 +191,7 @@ class TopicConfig:
         0,
         at_least(0),
         broker=("log.cleaner.min.compaction.lag.ms",),
-        doc="A record is not compacted before it is this old.",
+        doc="The minimum age of a record before it is compacted.",
     )
     min_insync_replicas: int = config(
         INT,
@@ -197,7 +201,7 @@ class TopicConfig:
         doc="Kafka's: replicas that must have a record before `acks=all` is answered. One node has one.",
     )
     preallocate: bool = config(
-        BOOLEAN, False, broker=("log.preallocate",), doc="Give a new segment's file its full size at once."
+        BOOLEAN, False, broker=("log.preallocate",), doc="Preallocate the full size of a new segment's file."
     )
     remote_log_copy_disable: bool = config(BOOLEAN, False, doc="Kafka's, for tiered storage.")
     remote_log_delete_on_disable: bool = config(BOOLEAN, False, doc="Kafka's, for tiered storage.")
@@ -208,7 +212,7 @@ class TopicConfig:
         LONG,
         -1,
         broker=("log.retention.bytes",),
-        doc="Old segments go when the partition is larger than this without them; any negative number: never.",
+        doc="Old segments are deleted if the partition is larger than this without them; negative: never.",
     )
     retention_ms: int = config(
         LONG,
@@ -219,7 +223,7 @@ class TopicConfig:
             Synonym("log.retention.minutes", MINUTE_MS),
             Synonym("log.retention.hours", HOUR_MS),
         ),
-        doc="A segment goes when its newest record is older than this; -1: never.",
+        doc="A segment is deleted when its newest record is older than this; -1: never.",
     )
     segment_bytes: int = config(
         INT,
@@ -240,7 +244,7 @@ class TopicConfig:
         0,
         at_least(0),
         broker=("log.roll.jitter.ms", Synonym("log.roll.jitter.hours", HOUR_MS)),
-        doc="A random time up to this is taken off `segment.ms`, so that not all partitions roll at once.",
+        doc="A random time up to this is subtracted from `segment.ms`, so that not all partitions roll at once.",
     )
     segment_ms: int = config(
         LONG,
@@ -253,7 +257,7 @@ class TopicConfig:
         BOOLEAN,
         False,
         broker=("unclean.leader.election.enable",),
-        doc="Kafka's: whether a replica that misses records may lead.",
+        doc="Kafka's: whether an out-of-sync replica may become leader.",
     )
 
     sources: Mapping[str, ConfigSource] = field(default_factory=dict, compare=False, repr=False)

@@ -1,4 +1,4 @@
-"""Values that leave no way into a broker. No client could connect to change them again, so they are refused."""
+"""Values that would lock out all clients. No client could connect to change them again, so they are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ SHORTEST_IDLE_MS = 101
 
 
 def lock_outs(config: ServerSettings, reached_from: Collection[str]) -> Mapping[str, str]:
-    """The configs that leave no way in, and why. `reached_from`: where clients can come from; empty for anywhere."""
+    """The configs that would lock out all clients, and why. `reached_from`: where clients can come from; empty for
+    anywhere.
+    """
     found: dict[str, str] = {}
     if config.max_connections < 1:
         found["max.connections"] = (

@@ -1,4 +1,4 @@
-"""The partitions that a request is about: chosen by topic and number, or by the folder of one of them."""
+"""Selects the partitions of a request: by topic and number, or by the folder of one of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EVERYTHING = Choice()
 
 
 def chosen_in(path: str, topics: Collection[str] | None, partition: int | None) -> tuple[str, Choice]:
-    """The log directory and the choice, for a path that may also be a partition's folder, which then is the choice."""
+    """The log directory and the choice, for a path that may also be a partition's folder, which is then chosen."""
     directory, folder = directory_of(path)
     if folder is not None:
         return directory, Choice([folder.topic], folder.partition)

@@ -53,7 +53,8 @@ def compact(
     on_progress: OnProgress = ignore,
     on_partition: Callable[[PartitionCompaction], None] = ignore_result,
 ) -> CompactReport:
-    """Compact the chosen logs of compacted topics, however little of them is new. No one may have the directory open.
+    """Compact the chosen logs of compacted topics, even if little of them is new. No other process may have the
+    directory open.
 
     `on_partition` is called with each result: on threads when the partition is done, on Spark at the end.
     """
@@ -109,12 +110,12 @@ class _Run:
                     again=self.request.logs.again,
                     on_progress=self._show,
                 )
-        except Exception as error:  # Any error: the other partitions are compacted all the same.
+        except Exception as error:  # Any error: the other partitions are still compacted.
             return PartitionCompaction(partition=partition, failure=describe_any(error))
         return PartitionCompaction(partition=partition, report=report, before=before, after=_size_of(log))
 
     def _show(self, progress: CompactionProgress) -> None:
-        self.tasks.run_due()  # Removes old segments at once: there may be no room for the whole log twice.
+        self.tasks.run_due()  # Removes old segments at once: the disk may not have room for the log twice.
         self.meter.show(progress)
 
 

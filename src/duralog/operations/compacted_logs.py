@@ -17,7 +17,7 @@ from duralog.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsToCompact:
-    """What compacting and explaining have in common."""
+    """The common part of requests to compact and to explain."""
 
     path: str
     """Of the log directory."""
@@ -32,7 +32,7 @@ class LogsToCompact:
 
 
 class NotCompacted(InvalidConfig):
-    """A topic was named that is not compacted."""
+    """A requested topic is not compacted."""
 
     def __init__(self, topic: str, policy: str) -> None:
         super().__init__(f"{topic} is not compacted, its cleanup.policy is {policy}")
@@ -45,7 +45,7 @@ class CompactedLogs:
 
 
 def chosen_logs(store: Store, logs: LogsToCompact) -> CompactedLogs:
-    """The chosen partitions that are compacted, with the configs that hold for each."""
+    """The chosen partitions that are compacted, with the configs of each."""
     configs = {
         partition: store.topic_config(partition.topic).with_overrides(logs.topic_config)
         for partition in logs.choice.partitions(store)
@@ -101,7 +101,7 @@ class PartitionProgress:
 
 
 class CompactionMeter:
-    """Gives the progress of a log its place among all logs."""
+    """Adds the position among all logs to the progress of one log."""
 
     def __init__(self, partitions: int, on_progress: OnProgress, *, is_dry_run: bool = False) -> None:
         self._partitions = partitions

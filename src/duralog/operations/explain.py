@@ -80,7 +80,9 @@ def explain(
     on_progress: OnProgress = ignore,
     on_partition: Callable[[ExplainedPartition], None] = ignore_result,
 ) -> ExplainReport:
-    """What a compaction of the chosen logs would do, and why none starts by itself. The directory may be in use."""
+    """Explain what a compaction of the chosen logs would do, and why none starts by itself. The directory may be in
+    use.
+    """
     logs = request.logs
     with Store(logs.path, config=logs.config, read_only=True) as store:
         chosen = chosen_logs(store, logs)

@@ -1,4 +1,4 @@
-"""Which process holds the lock of a directory, if the operating system reports it."""
+"""The process that holds the lock of a directory, if the operating system reports it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOCKS = "/proc/locks"
 
 @contextmanager
 def lock_holder_named(*directories: str) -> Iterator[None]:
-    """Raise `StoreLocked` with the process that has one of the directories, and what to do."""
+    """Raise `StoreLocked` with the process that has one of the directories open, and what to do."""
     try:
         yield
     except StoreLocked as error:
@@ -27,7 +27,7 @@ def lock_holder_named(*directories: str) -> Iterator[None]:
 
 
 def lock_holder(path: str) -> str | None:
-    """`process 1234 (java)`; None if it is not known, as outside of Linux."""
+    """`process 1234 (java)`; None if unknown, as outside of Linux."""
     try:
         status = os.stat(path)
         with open(_LOCKS) as locks:

@@ -1,6 +1,6 @@
 """Find one record of a log by offset, time or key, and report each step of the way.
 
-It is the way that every read takes: the segment by its name, a position in it by the sparse index, from there batch by
+It follows the path of every read: the segment by its name, a position in it by the sparse index, from there batch by
 batch. Here each step is reported, so the searches are written out; `duralog.storage.segment.lookup` has the fast ones.
 """
 
@@ -27,7 +27,7 @@ from duralog.storage.segment.batch_walk import walk
 from duralog.storage.segment.segment import Segment
 
 _MOST_BATCHES = 8
-"""How many of the batches that were passed are reported: the last ones."""
+"""The number of passed batches that are reported: the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class SegmentChosen:
 
 @dataclass(frozen=True, slots=True)
 class NextSegment:
-    """The one before had no such record."""
+    """The previous one had no such record."""
 
     segment: Segment
 
@@ -92,7 +92,7 @@ class IndexSearched:
 
 @dataclass(frozen=True, slots=True)
 class EntryIsWrong:
-    """There is no batch at the position of the entry, or a later one: the walk starts at the start of the log."""
+    """There is no batch at the position of the entry, or a later one: the scan begins at the start of the log."""
 
     segment: Segment
     position: int
@@ -140,7 +140,7 @@ class RecordFound:
     records: DecodedRecords
     """One."""
     wanted: int | None = None
-    """The offset that was looked for. A compaction may have removed it: then this is the next one."""
+    """The requested offset. If a compaction has removed it, the record is the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ OnStep = Callable[[Step], None]
 
 
 def lookup(log: PartitionLog, target: Target, on_step: OnStep, *, on_progress: OnProgress = ignore) -> bool:
-    """Whether there is such a record. Damage is raised, except by the scan for a key."""
+    """Whether the record exists. Damage raises an error, except in the scan for a key."""
     way = _Way(log, on_step)
     if isinstance(target, AtOffset):
         is_found = way.to_offset(target)

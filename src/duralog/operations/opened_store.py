@@ -1,7 +1,7 @@
-"""A store that an operation works on, without upkeep: nothing is compacted or deleted that was not asked for.
+"""A store for an operation, without upkeep: nothing is compacted or deleted unless requested.
 
-What the store would do later, it does at the end of the operation: files of deleted segments and topics are removed at
-once, since no one else can have the directory open for writing.
+Delayed work of the store runs at the end of the operation: files of deleted segments and topics are removed at once,
+since no other process can have the directory open for writing.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class RetainRequest:
 
 
 class RetentionUnknown(DuralogError):
-    """The directory has topics, but not their configs: by Kafka's defaults, segments would go that must stay."""
+    """The directory has topics, but not their configs: Kafka's defaults could delete segments that must stay."""
 
 
 def check_retention_known(request: RetainRequest) -> None:

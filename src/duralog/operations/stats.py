@@ -1,4 +1,4 @@
-"""Count what is in the topics of a directory: records, keys, bytes, and what a compaction would save.
+"""Count the records, keys and bytes of the topics of a directory, and what a compaction would save.
 
 Nothing is changed, and the directory may be in use.
 """
@@ -26,7 +26,7 @@ class DirectoryStats:
     prefix_length: int | None = None
     """Also count by the first bytes of the key."""
     prefix_separator: str | None = None
-    """Also count by what comes before this in the key."""
+    """Also count by the part of the key before this separator."""
     largest: int = 5
     """How many of the largest records are listed."""
     hot_keys: int = 0

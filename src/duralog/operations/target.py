@@ -1,7 +1,7 @@
 """A log directory or a running broker, opened so that its topics, groups, configs and records can be changed.
 
-A directory is locked meanwhile, so it is refused while a broker has it open: then the broker is the one to ask. Errors
-of both are `DuralogError`s with a sentence.
+A directory is locked meanwhile, so it is refused while a broker has it open: then use the broker. Both raise
+`DuralogError` with a message for people.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ChangeableGroups(ResettableGroups, Protocol):
 
 
 class Target(Protocol):
-    """For each method that changes something there is one that only checks, and raises what the change would."""
+    """For each method that changes something there is one that only checks, and raises the errors of the change."""
 
     def groups(self, *, evicts: bool = False) -> ChangeableGroups:
         """With `evicts`, members of a directory's groups that have not left are removed."""

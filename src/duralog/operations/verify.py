@@ -28,7 +28,7 @@ class VerifyRequest:
 
 @dataclass(frozen=True, slots=True)
 class ToVerify:
-    """How much there is to check. On Spark it is known when all is checked."""
+    """The amount to check. On Spark it is known only at the end."""
 
     size_bytes: int
     partitions: int

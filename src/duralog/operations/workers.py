@@ -1,6 +1,6 @@
-"""Where a use case runs: on threads of this process, or on Spark.
+"""The engine of a use case: threads of this process, or Spark.
 
-Nothing here imports PySpark: the one who starts a session hands it over.
+Nothing here imports PySpark: the caller that starts a session passes it.
 """
 
 from __future__ import annotations

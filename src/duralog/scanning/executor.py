@@ -1,15 +1,14 @@
-"""Work in tasks: what an executor does, and how much work goes into one task.
+"""The executor protocol, and the grouping of items into tasks.
 
-An operation says what to do for each item. The executor that it is given runs this on threads of this process
+An operation passes a function and items to an executor, which runs them on threads of this process
 (`duralog.scanning.thread_executor`) or on a cluster (`duralog.spark.executor`).
 
     reports = run_in_groups(executor, folders, check_folders, size_bytes=size_of, name="verify")
 
 What every executor guarantees:
-- Results are in the order of the items. The heaviest items start first, so that no core is left with a long one at the
-  end.
+- Results are in the order of the items. The heaviest items start first, so that no core ends with a long one.
 - A `DuralogError` or an `OSError` of a task is raised as it is, and ends the run. On threads, tasks that have not
-  started do not start, and running ones end before the error is raised; what Spark does is said there. An interrupt,
+  started do not start, and running ones end before the error is raised; for Spark, see its module. An interrupt,
   and an error of `on_progress`, also end the run.
 - Progress is reported in the thread that waits for the tasks.
 

@@ -1,8 +1,8 @@
-"""The markers of a log far after what a task reads: scanned once by a process, and not again by each of its tasks.
+"""The markers of a log far after the slice of a task: scanned once per process, not once per task.
 
 A transaction of many gigabytes is read by many tasks, and each has to find the marker that ends it. The headers up to
 that marker are scanned by the first task in a worker process. The markers on the way are kept, a few bytes each, and
-the next tasks of the process continue from there.
+later tasks of the process continue from there.
 
 What must always be true: kept markers are used only while the segments that they are from are the same files. Offsets
 do not change, but a topic may be created again, and compaction removes markers. The active segment grows; if it is
@@ -93,12 +93,12 @@ _known_lock = Lock()
 
 
 def far_markers(found: Slice, topic_id: str | None, view: LogView, offset: int) -> FarMarkers:
-    """What this process knows of the slice's log from the offset on. `topic_id` and `view` are the log as it is now."""
+    """The known markers of the slice's log from the offset on. `topic_id` and `view` are those of the current log."""
     key = found.location, found.topic, found.partition, topic_id
     with _known_lock:
         markers = _known.get(key)
         if markers is None or not markers.start_offset <= offset <= markers.next_offset or not markers.are_of(view):
-            # Without a bound: the transaction may end at the end of the log, or not at all.
+            # Unbounded: the transaction may end at the end of the log, or never.
             _log.warning(
                 "%s-%d: a transaction with records before offset %d does not end before offset %d:"
                 " searching the rest of the log for its end",

@@ -1,4 +1,4 @@
-"""Which transactions a reader of a slice with `read_committed` does not see: the aborted ones.
+"""The aborted transactions of a slice, which a `read_committed` reader does not see.
 
 The plan has those of the transaction indexes, which may be missing or cut short. So the reader also searches for the
 markers that end the transactions of a piece (`duralog.storage.log.abort_markers`), in the piece and after it. Each task
@@ -20,9 +20,8 @@ from duralog.storage.disk.file_system import File
 from duralog.storage.log.abort_markers import AbortMarkers
 
 NEAR_BYTES = 64 << 20
-"""How far each task searches for the end of a transaction by itself.
-
-If they went further, every one of the tasks that read a very long transaction would read it to its end."""
+"""How far each task searches for the end of a transaction itself. Beyond that, every one of the tasks that read a very
+long transaction would read it to its end."""
 
 _FIRST_SCANNED_BYTES = 64 << 10
 _GROWTH = 2
@@ -71,7 +70,7 @@ class _Ahead:
 
 
 class _Following:
-    """What comes after the pieces of a file, searched for the markers of their transactions."""
+    """The log after the pieces of a file, searched for the markers of their transactions."""
 
     def __init__(self, found: Slice, file: _Ahead, listed: Sequence[AbortedTransaction]) -> None:
         self._slice = found

@@ -1,6 +1,6 @@
-"""What two records must share to be of the same key.
+"""Which part of a key identifies a row.
 
-To Kafka it is the bytes. A row of a database keeps its key when the schema of the key is registered again under another
+Kafka compares the bytes. But a row of a database keeps its key when the key's schema is registered again under another
 id, or when Connect's JSON converter writes another schema next to it. So keys of change events are compared without the
 schema: without the prefix that holds its id, or by the payload of `{"schema": ..., "payload": ...}` alone.
 """
@@ -37,7 +37,7 @@ class KeyIdentity(StrEnum):
     def narrowed(
         self, data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Where the part of each key is that counts. REQUIRES: every key lies within the data."""
+        """The position of the identifying part of each key. REQUIRES: every key lies within the data."""
         if self is KeyIdentity.BYTES or not len(positions):
             return positions, lengths
         if self is KeyIdentity.CONNECT_JSON:
@@ -59,7 +59,7 @@ _PREFIXES = {
 
 
 def identity_of(keys: pa.Array, catalogue: SchemaCatalogue) -> KeyIdentity:
-    """What a sample of keys shows. The bytes, unless all keys of the sample have a schema that is known, and decode.
+    """The rule for a sample of keys: the bytes, unless all keys of the sample have a schema that is known, and decode.
 
     The schema's id alone is not enough: a long from 2**24 on begins as a key of the schema with the id 1 does. Cut off,
     different keys would be the same.

@@ -1,4 +1,4 @@
-"""Keys and offsets of records, and nothing else: enough to find the last record of each key.
+"""Keys and offsets of records, to find the last record of each key.
 
 A key is known by its digest, as in compaction, and a record by a number that holds its offset and whether it is a
 tombstone. These numbers rise with the offsets, so the largest one of a key is its last record.
@@ -60,7 +60,7 @@ OnKeyless = Callable[[Slice, DecodedRecords], None]
 def keys_of_log(
     slices: Iterable[Slice], identity: KeyIdentity = KeyIdentity.BYTES, on_keyless: OnKeyless | None = None
 ) -> Iterator[KeyedChunk]:
-    """The keys of the records that a reader of the slices sees, in the order of the log."""
+    """The keys of the records that are visible to a reader of the slices, in the order of the log."""
     for found in slices:
         yield from read_slice_pieces(found, partial(_keys_of_piece, found, identity, on_keyless))
 
@@ -88,7 +88,7 @@ def _keys_of_piece(
 
 
 def rows_of_log(slices: Iterable[Slice], wanted: Numbers, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The records with these offsets, which are in order. Batches that hold none of them are not even unpacked."""
+    """The records with these offsets, which are in order. Batches without any of them are not decompressed."""
     for found in slices:
         yield from read_slice_pieces(found, partial(_rows_of_piece, found, wanted, columns))
 
@@ -156,6 +156,6 @@ def put_all(offset_map: OffsetMap, chunk: KeyedChunk) -> None:
 
 
 def check_map_bytes(name: str, size_bytes: int) -> None:
-    """Refuse a map that is too small for any keys. `name` is what the user of the caller calls it."""
+    """Refuse a map that is too small for any keys. `name` is its name in the error."""
     if size_bytes < _SMALLEST_MAP_BYTES:
         raise InvalidConfig(f"{name}: {size_bytes} is not allowed, a map has at least {_SMALLEST_MAP_BYTES}")

@@ -9,8 +9,8 @@
 | `abfs://container@account.../path`, `abfss:`| Azure         | `container/path` |
 
 Keys, an endpoint, a region and the like are storage options, named as in `pyarrow.fs`; without them, the environment
-counts. A `Location` is made on the driver, travels in slices, and is connected where it is used; a process connects to
-the same place once.
+counts. A `Location` is created on the driver, sent in slices, and connected where it is used; a process connects to
+each place once.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {scheme: tuple(options) for sch
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A log directory, and what it takes to reach it. REQUIRES: `Location.of` made it."""
+    """A log directory and its storage options. REQUIRES: made by `Location.of`."""
 
     url: str
     """A local one is an absolute path: the process that reads it may run in another directory."""
@@ -113,7 +113,7 @@ class Location:
 
     @classmethod
     def of(cls, path: str, storage_options: Mapping[str, str] | None = None) -> Location:
-        """What a user gave, checked."""
+        """A location from user input, validated."""
         options = tuple(sorted((storage_options or {}).items()))
         scheme, authority, inner = _split(path)
         if scheme == "file":
@@ -186,14 +186,14 @@ class Location:
         return LocatedStore(self, address.path, objects, config)
 
     def remembered_objects(self) -> ExportedObjects | None:
-        """What this process has read to open the directory; None for one that is not on an object store."""
+        """The objects that this process has read to open the directory; None if it is not on an object store."""
         address = self.address()
         if address.family not in _OBJECT_STORES:
             return None
         return _remembered(address.family, address.arguments).export(posixpath.normpath(address.path))
 
     def remember(self, objects: ExportedObjects | None) -> None:
-        """Do not read again what another process has read."""
+        """Use objects that another process has read."""
         if objects is not None:
             address = self.address()
             _remembered(address.family, address.arguments).take(objects)
@@ -218,7 +218,7 @@ class LocatedStore(Store):
         super().__init__(path, config=config, read_only=True, file_system=files)
 
     def list_ahead(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions are needed next: on an object store, list their folders by few requests."""
+        """Prepare for reading these partitions: on an object store, list their folders with few requests."""
         if isinstance(self._located_files, RemoteFileSystem):
             folders = [f"{self.path}/{PartitionFolder(*partition).name}" for partition in partitions]
             self._located_files.list_ahead(self.path, folders)
@@ -283,7 +283,7 @@ def _connected(family: str, arguments: tuple[tuple[str, Any], ...]) -> pafs.File
         "abfs": "AzureFileSystem",
     }
     try:
-        # By name: a build of pyarrow need not have all of them, and says so here.
+        # By name: if a build of pyarrow lacks one, the error is raised here.
         return getattr(pafs, kinds[family])(**dict(arguments))
     except (ImportError, OSError, pa.ArrowException, ValueError) as error:
         raise StorageError(f"{family}: cannot connect: {error}") from error

@@ -1,13 +1,14 @@
-"""The logs that a reader names: those of one directory, or of all directories of a cluster, read in the same way.
+"""The logs of one directory, or of all directories of a cluster, with one interface.
 
     with LogSet.of(["backup/broker-1/data", "backup/broker-2/data"]).open() as logs:
         ranges = logs.resolve(select_partitions(logs, topics=["orders"]))
         tasks = logs.plan(ranges).tasks
 
 In a cluster, a partition is the copy that consumers were served (`duralog.scanning.cluster`): it ends at the high
-watermark, or at its end with `to_end`. Its slices know the other copies, so that a task can read through damage.
+watermark, or at its end with `to_end`. Its slices list the other copies, so that a task can read damaged batches from
+them.
 
-Nothing is written. What is opened shows what was there then: open again for what came later.
+Nothing is written. Open logs do not change: open them again to see newer records.
 """
 
 from __future__ import annotations

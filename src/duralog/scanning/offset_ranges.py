@@ -1,11 +1,11 @@
-"""From what a user asks for to offsets: which partitions, and from where to where in each.
+"""Resolves user input to partitions and offset ranges.
 
 The words are those of Spark's Kafka connector: earliest and latest, offsets (-2 and -1 mean these two) and
 timestamps. A timestamp means the first record at that time or later. Reading ends at the last stable offset for
-`read_committed`, at the end of the log otherwise, as it is when it is asked.
+`read_committed`, at the end of the log otherwise, as of the call.
 
-An offset that the log does not have is data loss: `OffsetOutOfRange`, or the nearest offset that is there and a call of
-`on_data_loss`, if there is one.
+An offset that the log does not have is data loss: it raises `OffsetOutOfRange` or, with `on_data_loss`, calls that and
+uses the nearest existing offset.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Offsets:
 
     everywhere: int | None = None
     of: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Of single partitions, before `everywhere`."""
+    """Of single partitions; takes precedence over `everywhere`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Timestamps:
     everywhere_ms: int | None = None
     of: Mapping[TopicPartition, int] = field(default_factory=dict)
     if_none: str = "error"
-    """What a start means if no record is that late: "error" or "latest". An end is the end of the log then."""
+    """For a start, if no record is that late: "error" or "latest". An end is then the end of the log."""
 
 
 Bound = Offsets | Timestamps
@@ -77,7 +77,7 @@ def select_partitions(
     pattern: str | None = None,
     assigned: Mapping[str, Iterable[int]] | None = None,
 ) -> list[TopicPartition]:
-    """The partitions of these topics, of those whose whole name matches, or just these; sorted.
+    """The partitions of these topics, of topics whose whole name matches the pattern, or the assigned ones; sorted.
 
     Kafka's internal topics must be named: no pattern matches them.
     """
@@ -145,7 +145,7 @@ class BoundedLog(Protocol):
         """The first offset below the limit whose record has this time or a later one."""
 
     def let_go(self) -> None:
-        """Close what was opened to find out."""
+        """Close the files that were opened for lookups."""
 
 
 class _BoundedView:

@@ -1,11 +1,11 @@
-"""Reading the batches of one file that hold the offsets of a slice: exactly those records, and what of them is damaged.
+"""Reading the batches of one file that hold the offsets of a slice: exactly those records, and a report of damage.
 
-The file may not be the planned one any more, or the index was wrong. Then `NotAsExpected` is raised before a record of
-the piece is returned; `next_offset` is where to continue, and the caller looks up the offsets in the log as it is now.
-So only a file that fits the plan is reported as corrupt.
+If the file is no longer the planned one, or the index was wrong, `NotAsExpected` is raised before a record of the piece
+is returned; `next_offset` is where to continue, and the caller looks up the offsets in the current log. So only a file
+that matches the plan is reported as corrupt.
 
-Offsets of batches lie outside of their checksums. They must rise. If two batches overlap, either may be wrong, so both
-are corrupt.
+The checksums of batches do not cover their offsets, which must rise. If two batches overlap, either may be wrong, so
+both are corrupt.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FilePart:
 
 
 class PartReader(Generic[T]):
-    """Reads the parts of one slice, one after the other. `convert` turns their batches into what the caller wants."""
+    """Reads the parts of one slice, one after the other. `convert` produces the results from their batches."""
 
     def __init__(self, found: Slice, convert: Convert[T], on_corrupt: OnCorruptBytes | None) -> None:
         self._slice = found
@@ -74,7 +74,7 @@ class PartReader(Generic[T]):
         self.next_offset = found.start_offset
         """All records of the slice below it were returned or reported as corrupt."""
         self._begin = self.next_offset
-        """Its value at the start of the current part: an index leads to batches before it, which are done already."""
+        """Its value at the start of the current part: an index may lead to earlier batches, which are skipped."""
         self.aborted: Sequence[AbortedTransaction] = found.aborted
         """Those that a transaction index has."""
         self._hidden: HiddenTransactions | None = None
@@ -141,7 +141,9 @@ class PartReader(Generic[T]):
         self.next_offset = max(reported, int(reached.max()) + 1 if len(reached) else 0)
 
     def _rows(self, piece: Piece, is_good: NDArray[np.bool_]) -> Rows | None:
-        """The batches with records of the slice. What is wrong with a batch may be what hides it, so bad ones count."""
+        """The batches with records of the slice. Corrupt ones are included: the damage may be in the fields that would
+        select them.
+        """
         batches, found, hidden = piece.batches, self._slice, self._hidden
         rows = wanted_rows(piece, found.end_offset, lambda: () if hidden is None else hidden.within(piece))
         if is_good.all() and rows is None and len(batches) and batches["last_offset"][0] >= self._begin:
@@ -169,7 +171,7 @@ class PartReader(Generic[T]):
     def _last_before(self, part: FilePart, position: int, claimed: int = -1, first: int = 0) -> int:
         """The last offset that can be before this position: below the next batch, if there is a good one.
 
-        Otherwise it is what the batch before claims, if that can be, or the last of the slice.
+        Otherwise it is the last offset in the header of the batch before, if plausible, or the last of the slice.
         """
         for piece in read_pieces(part.file, start=position, end=part.end_position, piece_bytes=1):
             if len(piece.batches) and piece.batches["crc_ok"][0]:
@@ -275,4 +277,4 @@ def _indexed_positions(part: FilePart, position: int) -> Iterator[int]:
             yield entry.position
             position = entry.position
     except (StorageError, CorruptRecord):
-        return  # It is gone or not an index: then no batch is found after the damage.
+        return  # The index is missing or invalid: then no batch is found after the damage.

@@ -1,7 +1,7 @@
-"""Opening the files that were planned: one when it is needed or, of a remote store, the next few while one is read.
+"""Opens the planned files: each when it is needed, or on a remote store the next few while one is read.
 
-To open and fetch a small remote file takes two requests and hardly any work, so a task of many small segments would
-only wait. What is fetched ahead is bounded: `_AHEAD` files of `_SMALL_BYTES` at most.
+Opening and fetching a small remote file takes two requests and little work, so a task with many small segments would
+mostly wait. Read-ahead is bounded: `_AHEAD` files of `_SMALL_BYTES` at most.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AHEAD = 8
 _SMALL_BYTES = 2 << 20
 
 OpenPart = Callable[[], FilePart]
-"""Gives the planned bytes; raises `NotAsExpected` if they are not there any more."""
+"""Returns the planned bytes; raises `NotAsExpected` if they no longer exist."""
 
 
 def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
@@ -39,7 +39,7 @@ def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
         if topic_ids[folder] not in (None, found.topic_id):
             raise NotAsExpected
     except StorageError:
-        # It is gone, or cannot be read at all: the log as it is now decides.
+        # It is missing or unreadable: the current log decides.
         raise NotAsExpected from None
     is_right_size = file.size >= found.end_position if found.identity is None else file.size == found.identity.size
     if not is_right_size:
@@ -66,7 +66,7 @@ def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
 
 
 def _topic_id(files: FileSystem, folder: str) -> str | None:
-    """Of a topic that was deleted and created again, a file of the same name, size and offsets has other records."""
+    """After a topic was deleted and created again, a file of the same name, size and offsets has other records."""
     try:
         return decode_partition_metadata(files.read_all(f"{folder}/{PARTITION_METADATA}"))
     except (CorruptRecord, StorageError):
@@ -75,7 +75,7 @@ def _topic_id(files: FileSystem, folder: str) -> str | None:
 
 
 def open_ahead(slices: Iterable[Slice]) -> Iterator[tuple[Slice, OpenPart]]:
-    """Each slice, and what opens its file or waits for it to be open."""
+    """Each slice, with a function that opens its file or waits until it is open."""
     remaining = iter(slices)
     topic_ids: dict[str, str | None] = {}
     first = list(islice(remaining, 2))

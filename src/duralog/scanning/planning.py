@@ -1,11 +1,11 @@
-"""Which bytes have to be read for some ranges of offsets: by listings and indexes only, no record is read.
+"""Plans which bytes to read for some ranges of offsets, from listings and indexes only: no record is read.
 
-Segments and parts of them are left out by offset and, where the caller gives a time before which it wants no records,
-by the time index. What is left is cut at index entries into slices of about the same size, so that one large partition
-keeps every core busy; small segments share tasks.
+Segments and parts of them are pruned by offset and, if the caller gives a lower bound of time, by the time index. The
+rest is cut at index entries into slices of about the same size, so that one large partition keeps every core busy;
+small segments share tasks.
 
 What must always be true: every offset of the ranges that may hold a wanted record belongs to exactly one slice, and a
-slice's bytes hold all batches with its offsets. A wrong index breaks this for its file only: the reader notices, and
+slice's bytes hold all batches with its offsets. A wrong index breaks this for its file only: the reader detects it, and
 looks the offsets up again (`slice_reading`).
 """
 
@@ -40,7 +40,7 @@ DEFAULT_MAX_SLICE_BYTES = 128 << 20
 
 MANY_TASKS = 10_000
 WORTH_A_TASK_BYTES = 16 << 20
-"""A smaller slice is made only as long as there are not `MANY_TASKS`."""
+"""Smaller slices are made only up to `MANY_TASKS`."""
 
 _FILE_COST_BYTES = 256 << 10
 """Opening one more file takes about as long as reading this much more."""
@@ -53,12 +53,12 @@ _MOST_SHOWN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be read, and how much was left out."""
+    """The slices to read, and the amount that was pruned."""
 
     slices: tuple[Slice, ...]
     """By partition and offset."""
     tasks: tuple[tuple[Slice, ...], ...]
-    """The same slices, in groups of what one task should read."""
+    """The same slices, grouped by task."""
     total_bytes: int
     """Of all logs of the partitions."""
     segments_total: int
@@ -111,8 +111,8 @@ def plan(
     """How to read these ranges.
 
     Records outside of `times` may be left out, but need not be. With `min_slices`, there are about that many tasks at
-    least. A size below `WORTH_A_TASK_BYTES` that would make more than `MANY_TASKS` is raised: one slice for each index
-    entry would keep Spark busy with nothing but tasks. A range that the log does not have as a whole is data loss.
+    least. A size below `WORTH_A_TASK_BYTES` that would make more than `MANY_TASKS` is raised: with one slice per index
+    entry, Spark would spend its time on tasks. If the log does not have a range completely, that is data loss.
     """
     if max_slice_bytes <= 0:
         raise ValueError("max_slice_bytes must be positive")
@@ -163,7 +163,7 @@ class _Extent:
         return self.end_position - self.position
 
     def cuts(self, target_bytes: int) -> Iterator[tuple[int, int, int]]:
-        """Where to cut: the offset and position of a batch, and where the batches of its entry end."""
+        """The cuts: the offset and position of a batch, and where the batches of its entry end."""
         parts = -(-self.size_bytes // target_bytes)
         if parts < 2:
             return
@@ -181,7 +181,7 @@ class _Extent:
 
 
 class _PartitionPlan:
-    """What is to be read of one partition."""
+    """The plan of one partition."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ def _extents(view: LogView, wanted: OffsetRange, times: TimeRange) -> Iterator[_
 
 
 def _end_position(index: OffsetIndex, end_offset: int) -> int:
-    """Where a batch starts that has only offsets from `end_offset` on; far after all if the index has none."""
+    """The start of a batch that has only offsets from `end_offset` on; a large number if the index has none."""
     # The batch of the last entry below the end ends before it, the next entry's may hold it.
     before = index.lookup(end_offset - 1)
     entry = index.upper_bound_by_position(before.position + 1)
@@ -300,12 +300,12 @@ class Aborted:
 
 
 def task_weight(slices: Iterable[Slice]) -> int:
-    """What tasks are measured by: bytes, and those that opening files costs."""
+    """The weight of a task: its bytes, plus the cost of opening files as bytes."""
     return sum(found.size_bytes + _FILE_COST_BYTES for found in slices)
 
 
 def packed(slices: list[Slice], target_bytes: int) -> Iterator[tuple[Slice, ...]]:
-    """Neighbours together, as long as they are not more than a slice may be."""
+    """Groups of neighbours, up to the size of a slice."""
     task: list[Slice] = []
     weight = 0
     for part in slices:

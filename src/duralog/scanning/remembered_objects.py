@@ -1,14 +1,14 @@
-"""What this process has read of an object store: the bytes of unchanged objects are not fetched again.
+"""A cache of bytes from an object store: unchanged objects are not fetched again.
 
-Opening a log directory reads a few small files and the end of every log. A stream opens it again for each refresh, and
-nearly nothing has changed. An object cannot be changed, only replaced, so its name, size and time in a listing identify
-its bytes. They are kept here, for all stores that the process opens through one connection.
+Opening a log directory reads a few small files and the end of every log. A stream opens it again for each refresh, when
+little has changed. An object cannot be changed, only replaced, so its name, size and time in a listing identify its
+bytes. They are kept here, for all stores that the process opens through one connection.
 
 What must always be true:
 - Bytes are returned for the name, size and time that they were read with, and for no other.
 - Times have a resolution of a second. Two objects of the same name and size, written within one second, look the same.
   So bytes are kept only if they were read `SETTLED_SECONDS` or more after the object was first seen, or if the object
-  is older than any difference between two clocks. An object that replaces it later has another time.
+  is older than any plausible clock difference. An object that replaces it later has another time.
 - Memory is bounded: `MOST_BYTES` in all, and the least recently used bytes are evicted first.
 """
 
@@ -27,7 +27,7 @@ MOST_EXPORTED_BYTES = 4 << 20
 _MOST_OF_A_FILE_BYTES = 16 << 20
 """The index of an active segment has 10 MiB by default, nearly all of them zeros, and is read as a whole."""
 _MOST_OF_A_PART_BYTES = 1 << 20
-"""The end of a log. Larger parts are those of someone who reads the records."""
+"""The end of a log. Larger parts are reads of records, and not kept."""
 _MOST_RANGES = 64
 """Of one object."""
 SETTLED_SECONDS = 3.0
@@ -46,7 +46,7 @@ class ObjectIdentity(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """What the last openings of a directory listed."""
+    """Statistics of the last listings of a directory."""
 
     keys: int
     """Objects below it. An estimate until all of them were listed at once."""
@@ -73,7 +73,7 @@ class _Range(NamedTuple):
 
 
 class ExportedObjects(NamedTuple):
-    """What one process has read of a directory, for another one."""
+    """Cached objects of a directory, for another process."""
 
     directory: str
     tree: Tree | None
@@ -123,7 +123,7 @@ class RememberedObjects:
             self._add(identity, _Range(position, position + len(data), bytes(data).rstrip(b"\0")))
 
     def export(self, directory: str, most_bytes: int = MOST_EXPORTED_BYTES) -> ExportedObjects:
-        """What another process on this machine needs to open the directory: the most recently used bytes."""
+        """The most recently used bytes, with which another process on this machine can open the directory."""
         with self._lock:
             found: list[tuple[ObjectIdentity, list[_Range]]] = []
             for identity, ranges in reversed(self._ranges.items()):
@@ -160,7 +160,7 @@ class RememberedObjects:
 
     def _is_settled(self, identity: ObjectIdentity) -> bool:
         if identity.modified_ms == 0:
-            return False  # The object store gave no time, so an object of the same size may be another one.
+            return False  # The object store gave no modification time, so an object of the same size may be a new one.
         if self._clock_ms() - identity.modified_ms > _OLD_MS:
             return True
         now = self._clock()

@@ -1,4 +1,4 @@
-"""The files of a directory on an object store or HDFS as checks read them. Paths are URLs, and findings name these."""
+"""The files of a directory on an object store or HDFS, for checks. Paths are URLs, also in findings."""
 
 from __future__ import annotations
 

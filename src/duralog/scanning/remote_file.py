@@ -1,9 +1,9 @@
 """Open files of an object store or HDFS: small reads fetch a window, `ReadAhead` fetches blocks before they are needed.
 
-A response that was cut is noticed here: `remote_files` has the table of what pyarrow returns then.
+Truncated responses are detected here: `remote_files` has the table of what pyarrow returns then.
 """
 
-# ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
+# ruff: noqa: ARG002 (refused methods have the arguments of the protocol)
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from duralog.scanning.remembered_objects import ObjectIdentity, RememberedObject
 from duralog.storage.disk.local_files import refusals
 
 WINDOW_BYTES = 64 << 10
-"""What a small read fetches at least: a walk over batch headers asks for 4 KiB at a time."""
+"""The minimum that a small read fetches: a scan of batch headers reads 4 KiB at a time."""
 
 BLOCK_BYTES = 8 << 20
 BLOCKS_AHEAD = 3
 
 _END_MARKS = (0xA5, 0x5A, 0xC3, 0x3C)
-"""What the last byte of a buffer is before it is read into, by attempt.
-
-They differ: data that ends with one of them by chance does not end with the next one."""
+"""The last byte of a buffer before each attempt to read into it. They differ: data that ends with one of them by chance
+does not end with the next."""
 
 
 class RemoteFile:
@@ -55,7 +54,7 @@ class RemoteFile:
         target[:] = self.read(position, len(target))
 
     def bring(self, position: int, end_position: int) -> None:
-        """Fetch these bytes for the reads within them, until there is a read elsewhere."""
+        """Fetch these bytes for the reads within them, until there is a read at another position."""
         self._window = position, self.fetch(position, end_position - position)
 
     def is_at_hand(self, position: int, end_position: int) -> bool:
@@ -73,12 +72,13 @@ class RemoteFile:
         for mark in _END_MARKS:
             data[-1] = mark
             with remote_refusals("read", self.name):
-                # Not `read_at`, which allocates the buffer: it would hide what a response did not fill.
+                # Not `read_at`, which allocates the buffer: it would hide bytes that a response did not fill.
                 count = self._opened().get_stream(position, size).readinto(data)
             if count == size and data[-1] != mark:
                 return data.data
         raise StorageError(
-            f"{self.name}: cannot read: {size} bytes from position {position} on were asked for, and fewer came"
+            f"{self.name}: cannot read: {size} bytes from position {position} on were requested, but fewer were"
+            " received"
             f" {len(_END_MARKS)} times: the file became shorter meanwhile, or connections end early"
         )
 
@@ -108,7 +108,7 @@ class RemoteFile:
 
 
 class ListedFile(RemoteFile):
-    """A file of a listing. It is opened when bytes are needed that were not read before."""
+    """A file of a listing. It is opened when bytes are needed that are not cached."""
 
     def __init__(
         self, name: str, identity: ObjectIdentity, open_file: Callable[[], Any], remembered: RememberedObjects
@@ -143,9 +143,9 @@ class ListedFile(RemoteFile):
 
 
 class ReadAhead:
-    """Part of a remote file for a reader that goes forward: the next blocks are fetched while it works on this one.
+    """Part of a remote file for a sequential reader: the next blocks are fetched while it processes the current one.
 
-    Blocks below the last position that was read are evicted. Bytes that are read twice in a row are still there the
+    Blocks below the last position that was read are evicted. Bytes that are read twice in a row are still buffered the
     second time: a reader of whole batches does that at the end of each piece.
     """
 

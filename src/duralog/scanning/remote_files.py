@@ -11,26 +11,26 @@ unchanged objects are not fetched again. A file whose size is not that of the li
 What must always be true:
 - Nothing is ever written: every operation that would change something raises `StorageError`.
 - An error of the object store raises `StorageError` with the URL, the operation and the reason.
-- A broken response is never taken for a smaller file or an empty folder (see below).
+- A broken response never counts as a smaller file or an empty folder (see below).
 - Memory is bounded: one window for each open file, and a few blocks for each `ReadAhead`.
 
-A file of a listing may be gone or replaced by now. Opening it, or the first read, shows that, and the caller loads
-the log again (`storage.recovery`). For that, `list` returns a listing that was fetched ahead once, then it asks again.
+A listed file may have been deleted or replaced since. Opening it, or the first read, detects that, and the caller loads
+the log again (`storage.recovery`). For that, `list` returns a prefetched listing once, and then lists again.
 
 If a connection ends inside the headers of a response, pyarrow's S3 client reports success, with the headers so far. The
-client retries every other broken response. What is left for this module:
+client retries every other broken response. This module handles the rest:
 
-| request | what pyarrow returns | how it is noticed |
+| request | what pyarrow returns | how it is detected |
 |---|---|---|
-| HEAD | size 0 | the size is compared with the listing; 0 is never believed without it |
-| GET | as many bytes as were asked for, the rest of them never written to | a mark in the last byte is still there |
+| HEAD | size 0 | the size is compared with the listing; without one, 0 is not trusted |
+| GET | as many bytes as requested, the rest of them never written | a mark in the last byte is still there |
 | LIST, first page | no such folder; of a bucket, no entries | the folder is listed again |
 | LIST, a later page | the entries of the pages before | large folders are listed until two listings agree |
 
 Each request is retried a few times; then it is an error with the URL.
 """
 
-# ruff: noqa: ARG002 (what is refused has the arguments of the protocol)
+# ruff: noqa: ARG002 (refused methods have the arguments of the protocol)
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RemoteFileSystem:
     def _other_size(self, path: str, size: int, listed: Entry | None) -> StorageError:
         expected = "does not have it" if listed is None else f"has it with {listed.size} bytes"
         return StorageError(
-            f"{self.url(path)}: cannot open: the object store says that it has {size} bytes, but the listing of its"
+            f"{self.url(path)}: cannot open: the object store reports {size} bytes, but the listing of its"
             f" folder {expected}: if it was replaced since, open the directory again"
         )
 

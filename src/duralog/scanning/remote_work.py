@@ -1,4 +1,4 @@
-"""Work on remote files, several at a time: nearly all of it is waiting for responses. On a local disk, one by one."""
+"""Runs work on remote files in parallel, since most of it waits for responses. On a local disk, it runs one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THREADS = 16
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], *, is_remote: bool) -> Iterator[R]:
-    """What the work gives for each item, in order."""
+    """The result for each item, in order."""
     if not is_remote or len(items) < 2:
         yield from map(work, items)
         return

@@ -1,9 +1,9 @@
-"""Reading a slice: exactly its records, as Arrow, even if the file has changed since it was planned.
+"""Reads a slice: exactly its records, as Arrow, even if the file has changed since it was planned.
 
 A live log is appended to, rolled, compacted and deleted while it is read. The planned file is used as long as it has
-the planned size, and batches whose offsets are where they should be. Otherwise, the offsets that are still missing are
-looked up in the log as it is now. Offsets never change, so no record comes twice, and none is left out but those that
-are gone: these are a `DataLoss`.
+the planned size, and batches whose offsets are where they should be. Otherwise, the missing offsets are looked up in
+the current log. Offsets never change, so no record is returned twice, and only deleted records are missing: these are a
+`DataLoss`.
 
 A corrupt batch raises `CorruptRecord` after the records before it were returned, or is reported and skipped if there is
 an `on_corrupt`. After a broken length, the start of the next batch is unknown: reading continues at the next entry of
@@ -38,7 +38,7 @@ OnBatches = Callable[[Slice, NDArray[Any]], None]
 """Called with the batches of each piece of a slice (`BATCH_DTYPE`), before their records are returned."""
 
 _ATTEMPTS = 5
-"""To find a log that does not change while the rest of a slice is read."""
+"""The attempts to find a log that does not change while the rest of a slice is read."""
 
 
 def read_slices(
@@ -115,7 +115,7 @@ def _read(
     try:
         part = open_part()
         yield from reader.read(part)
-        # A segment may end before the next one begins: compaction has taken the last records away.
+        # A segment may end before the next one begins: compaction has removed the last records.
         if reader.is_done() or part.end_position == part.file.size:
             return
     except NotAsExpected:
@@ -143,7 +143,7 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
             report_loss(_total_loss(found, reader.next_offset, PARTITION_GONE), on_data_loss)
             return
         except (NotAsExpected, StorageError) as error:
-            # A file that was there when the log was opened is gone, or has changed again: retry.
+            # A file of the opened log has been deleted or has changed again: retry.
             if attempt == _ATTEMPTS - 1:
                 if isinstance(error, StorageError):
                     raise
@@ -151,7 +151,7 @@ def _read_as_it_is_now(found: Slice, reader: PartReader[T], on_data_loss: OnData
 
 
 def _read_segment(found: Slice, reader: PartReader[T], segment: Segment, end: int) -> Iterator[T]:
-    """What is left of the slice in a segment. If its index is wrong, the segment is read from its start."""
+    """Read the rest of the slice in a segment. If its index is wrong, the segment is read from its start."""
     files, _ = found.location.connect()
     path = segment.path(FileKind.LOG)
 

@@ -1,9 +1,9 @@
-"""What a task reads: a range of bytes of one log file, and the range of offsets that it is responsible for.
+"""A slice, the input of a task: a range of bytes of one log file, and the range of offsets that it covers.
 
 Slices are cut at index entries. An entry has the position of a batch and its last offset, but not its first. So the
 boundary between two slices is that last offset, and the bytes of that batch belong to both: each takes the records on
 its own side. Every offset of a planned range belongs to exactly one slice, even if the file is replaced: a reader that
-finds another file at the path reads the same offsets from what is there now.
+finds another file at the path reads the same offsets from the current files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TASK_BYTES = 128 << 20
 
 
 class FileIdentity(NamedTuple):
-    """How a file that is not written to any more is recognised."""
+    """Identifies a file that is no longer written to."""
 
     size: int
     modified_ms: int
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class LogSources:
-    """Where the batches of a partition are that has several copies. The chosen copy comes first."""
+    """The copies of a partition, the chosen one first."""
 
     sources: tuple[Source, ...]
     epochs: tuple[EpochStart, ...]
@@ -72,11 +72,11 @@ class Slice:
     aborted: tuple[AbortedTransaction, ...] = field(default=(), repr=False)
     """Those with records among the offsets, for `read_committed`."""
     copies: LogSources | None = field(default=None, repr=False)
-    """Where else the same batches are, if the directories of a cluster are read."""
+    """Other copies with the same batches, if the directories of a cluster are read."""
 
     @property
     def is_from_other_copy(self) -> bool:
-        """Whether another copy than the chosen one is read."""
+        """Whether the slice is read from another copy than the chosen one."""
         return self.copies is not None and self.copies.sources[0].location != self.location
 
     @property
@@ -110,7 +110,7 @@ CREATED_AGAIN = "the topic was deleted and created again since"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLoss:
-    """Offsets that were asked for and are not there, or not any more."""
+    """Requested offsets that do not exist, or no longer exist."""
 
     topic: str
     partition: int
@@ -119,7 +119,7 @@ class DataLoss:
     available_start: int
     available_end: int
     reason: str | None = None
-    """Why none of them is there, if that is known."""
+    """Why none of them exists, if known."""
 
     def __str__(self) -> str:
         asked = (

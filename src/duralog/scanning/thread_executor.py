@@ -1,7 +1,7 @@
 """Tasks on threads of this process (`duralog.scanning.executor`).
 
-What takes time must release Python's lock, as the kernels and reads do. After an error of another task or an interrupt,
-a task stops where it calls `advance` next.
+Long work must release the GIL, as the kernels and reads do. After an error of another task or an interrupt, a task
+stops at its next call of `advance`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class ThreadExecutor:
         weight: Callable[[Item], int] | None = None,
         weighs_bytes: bool = True,
     ) -> list[Result]:
-        """See `Executor.run`. A task that is done counts with its weight, before that with the bytes it reported."""
+        """See `Executor.run`. A finished task counts with its weight, a running one with the bytes that it has
+        reported.
+        """
         if not items:
             return []
         weights = [1 if weight is None else weight(item) for item in items]

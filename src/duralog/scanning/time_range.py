@@ -1,4 +1,4 @@
-"""Which records of a log can be left out because they are too early or too late.
+"""Decides which records of a log can be pruned because they are too early or too late.
 
 Too early: for some offsets, a time index has the largest timestamp up to there, also if timestamps do not rise. So
 a lower bound is always safe.
@@ -27,13 +27,13 @@ _WORTH_CUTTING_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """The times that a reader wants records of; None for any."""
+    """The requested time range; None for an open bound."""
 
     not_before_ms: int | None = None
     before_ms: int | None = None
 
     def within(self, config: TopicConfig) -> TimeRange:
-        """What of it can be used to leave out records of a topic with this config."""
+        """The part of the range that can prune records of a topic with this config."""
         return self if config.message_timestamp_type == _LOG_APPEND_TIME else TimeRange(self.not_before_ms)
 
     def first_offset(self, segment: Segment) -> int:

@@ -1,4 +1,4 @@
-"""Which topics and partitions are read."""
+"""Selects topics and partitions."""
 
 from __future__ import annotations
 

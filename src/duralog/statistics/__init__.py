@@ -1,1 +1,1 @@
-"""Counts and shapes of the records of a directory, collected by threads or by Spark."""
+"""Counts and distributions of the records of a directory, collected by threads or by Spark."""

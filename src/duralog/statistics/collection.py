@@ -1,7 +1,7 @@
-"""Counting what is in the topics of a log directory, on threads or on Spark (`duralog.scanning.executor`).
+"""Counts the contents of the topics of a log directory, on threads or on Spark (`duralog.scanning.executor`).
 
-Of the directories of a cluster, what consumers were served is counted, read through damage; what a compaction would
-save is that of the copies that are read.
+For the directories of a cluster, the records that consumers were served are counted, and damaged batches are read from
+other copies; the savings of a compaction are those of the copies that are read.
 
 Everything in the log counts, data of aborted transactions too, since it takes disk space; the log's own control batches
 count as batches and bytes. What cannot be read is reported as damage of its partition, and does not stop the others.

@@ -1,8 +1,8 @@
-"""How many different keys a partition has, by prefix: exactly, by the digests of all keys.
+"""Counts the distinct keys of a partition, by prefix: exactly, by the digests of all keys.
 
 A task has a map of the keys of a whole partition, with the number of its prefix as each key's mark. A partition whose
 keys do not fit is shuffled by Spark, or read several times, a share of its keys at a time. Equal keys have the same
-prefix, so any of their marks will do.
+prefix, so any of their marks can be used.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class RankedCounts(Sequence[int]):
 
 
 class KeyTally:
-    """Counts the records of each key. What comes waits until it is worth to be sorted in."""
+    """Counts the records of each key. New records are buffered and sorted in together."""
 
     def __init__(self) -> None:
         self._names: NDArray[np.uint64] = np.empty(0, np.uint64)

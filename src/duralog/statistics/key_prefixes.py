@@ -1,4 +1,4 @@
-"""Prefixes of keys: the first bytes, or what comes before a separator. Whole chunks of records at a time."""
+"""Prefixes of keys: the first bytes, or the part before a separator. Computed for whole chunks of records."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class PrefixRule:
 
     @classmethod
     def of(cls, length: int | None, separator: str | bytes | None) -> PrefixRule | None:
-        """What a user gave; None for no prefixes at all."""
+        """The rule for the options of a user; None for no prefixes."""
         if length is None and separator is None:
             return None
         if length is not None and separator is not None:
-            raise InvalidConfig("a prefix is of a length or ends at a separator: give one of them")
+            raise InvalidConfig("a prefix has a length or ends at a separator: give only one of them")
         if length is not None:
             if length < 1:
                 raise InvalidConfig(f"a prefix has 1 byte at least, not {length}")

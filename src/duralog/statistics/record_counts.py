@@ -1,11 +1,10 @@
-"""Counting what is in a log: batches by their headers, records by their columns, whole chunks at a time.
+"""Counts the contents of a log: batches by their headers, records by their columns, in whole chunks.
 
 Counts of parts of a log add up to those of the whole: a batch is counted where its last offset is, a record where its
 own is. A batch that is damaged is counted as such, and its records are not.
 
-Bytes: `disk_bytes` are those of whole batches as they lie there; `unpacked_bytes` are those that they would take
-without compression. A prefix has no batches: it has the bytes of its keys and values, and the share of the
-disk that these take, by how far their batch is compressed.
+Bytes: `disk_bytes` is the stored size of whole batches; `unpacked_bytes` is their size without compression. A prefix
+has no batches: it has the bytes of its keys and values, and their share of the compressed batches.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class RecordCounts:
     damage: list[str] = field(default_factory=list)
     """What could not be read: the first findings."""
     unread: list[Slice] = field(default_factory=list)
-    """Those whose files the operating system does not let us read: the second pass skips them."""
+    """Partitions whose files may not be read (permissions): the second pass skips them."""
 
     def add(self, other: RecordCounts, largest: int) -> None:
         for name in _SUMS:
@@ -159,7 +158,7 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountRules:
-    """What is counted in addition to what always is."""
+    """What is counted in addition to the basic figures."""
 
     prefix: PrefixRule | None = None
     largest: int = 0
@@ -169,7 +168,7 @@ class CountRules:
 
 
 def count_slices(slices: tuple[Slice, ...], advance: Advance = ignore_progress, *, rules: CountRules) -> RecordCounts:
-    """What a task does."""
+    """The work of a task."""
     total = RecordCounts()
     for found in sound_slices(slices, _log_healed):
         total.add(_SliceCounter(found, rules, advance).count(), rules.largest)
@@ -191,7 +190,7 @@ class _SliceCounter:
                 pass
         except StorageError as error:
             if self._slice.location.is_remote:
-                raise  # Another try of the task may come through.
+                raise  # A retry of the task may succeed.
             return RecordCounts(damage=[str(error)], unread=[self._slice])
         return self._counts
 
@@ -324,7 +323,7 @@ def _log_healed(found: HealedRange) -> None:
 
 
 def pass_over(_: DataLoss) -> None:
-    """What retention has deleted since it was planned is not in the log any more."""
+    """Skip offsets that retention has deleted since the planning."""
 
 
 def _count_inside(decoded: DecodedRecords, records_inside: NDArray[np.int64]) -> None:

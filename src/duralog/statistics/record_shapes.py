@@ -1,4 +1,4 @@
-"""How large records are and when they were written, as counts in buckets: what charts are drawn from.
+"""Sizes and times of records, as counts in buckets, for charts.
 
 Both add up like other counts, in any order. Memory is bounded: sizes have a bucket for each power of two, times
 have buckets of one width, which becomes larger when more of them are in use than are allowed. A single record with a
@@ -31,7 +31,7 @@ _DRAWN_WIDTHS_MS = (
     *(_DAY_MS * factor * 10**power for power in range(11) for factor in (1, 2, 5)),
 )
 _FARTHEST_MS = 1 << 62
-"""Calendars end before: later times count as this one."""
+"""Later times, beyond the calendar, count as this one."""
 _FAR_SHARE = 0.01
 """The share of the records, on either side, that a chart leaves out if they are far away from the others."""
 

@@ -1,4 +1,4 @@
-"""What charts of a topic are drawn from: its segments, when its records were written, how large they are, its keys."""
+"""The data for charts of a topic: its segments, times and sizes of its records, its keys."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SHOWN_KEY_BYTES = 64
 
 class SegmentState(StrEnum):
     CLEAN = "clean"
-    """It was compacted."""
+    """Compacted."""
     DIRTY = "dirty"
-    """It was written since the last compaction of its log."""
+    """Written since the last compaction of its log."""
     ACTIVE = "active"
-    """It is written to."""
+    """The active segment."""
     KEPT = "kept"
     """Of a topic that is not compacted."""
 

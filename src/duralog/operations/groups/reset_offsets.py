@@ -1,4 +1,4 @@
-"""Reset the committed offsets of consumer groups, of a directory or of a broker: a plan, and carrying it out.
+"""Reset the committed offsets of consumer groups, of a directory or of a broker: makes a plan, and applies it.
 
 The scenarios and their limits are those of Kafka's `kafka-consumer-groups --reset-offsets`.
 """
@@ -36,7 +36,7 @@ class ResettableGroups(Protocol):
         """The first offsets at or after a time, of partitions that have one."""
 
     def committed(self, name: str) -> Mapping[Place, int]:
-        """What the group has committed. Refused if the group may not be changed."""
+        """The committed offsets of the group. Refused if the group may not be changed."""
 
     def set_offsets(self, name: str, offsets: Mapping[Place, int]) -> None: ...
 
@@ -45,10 +45,10 @@ class Where(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     CURRENT = "current"
-    """What is committed, and the end of a partition without a committed offset."""
+    """The committed offset, or the end of a partition without one."""
     OFFSET = "offset"
     SHIFT = "shift"
-    """By a number of offsets from what is committed."""
+    """By a number of offsets from the committed one."""
     TIME = "time"
     """The first record at or after a time; the end if there is none."""
     PLAN = "plan"
@@ -81,7 +81,7 @@ class ResetOffset:
     """None if the group had committed none."""
     after: int
     wanted: int | None = None
-    """The offset that was asked for, if the partition does not hold it."""
+    """The requested offset, if it is outside of the partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +90,11 @@ class GroupReset:
     offsets: Sequence[ResetOffset] = ()
     """By topic and partition."""
     failure: str | None = None
-    """Why nothing was changed. Only with several groups: with one, it is raised."""
+    """Why nothing was changed. Only with several groups: for a single one, the error is raised."""
 
 
 def reset_offsets(groups: ResettableGroups, request: ResetRequest) -> list[GroupReset]:
-    """The plan for each group; with `execute`, it is carried out. A group with members is refused."""
+    """The plan for each group; with `execute`, it is applied. A group with members is refused."""
     names = groups.names() if request.groups is None else request.groups
     done = []
     for name in names:

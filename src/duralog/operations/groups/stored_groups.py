@@ -1,7 +1,7 @@
 """The consumer groups of a directory, in `__consumer_offsets`, and changes of them without a broker.
 
-The log has the members at its last write; only a running broker knows whether they are still there. Changes are written
-as a broker writes them (`broker.groups.stored_group`).
+The log has the members at its last write; only a running broker knows whether they are still connected. Changes are
+written as a broker writes them (`broker.groups.stored_group`).
 """
 
 from __future__ import annotations

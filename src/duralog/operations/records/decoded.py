@@ -1,7 +1,7 @@
 """Records with their keys and values decoded by schemas: for commands and pages that show records.
 
-Keys and values are planned apart: if the format of one is not certain, the other is decoded. What does not decode, and
-what is not certain, is shown as the bytes that it is, with the reason.
+Keys and values are planned separately: if the format of one is not certain, the other is still decoded. Payloads that
+do not decode, or have no certain format, are shown as bytes, with the reason.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _Versions = dict[int | UUID, SubjectVersion]
 
 _BATCH_ROWS = 512
 _PLAIN = (Format.JSON, Format.DEBEZIUM, Format.STRING)
-"""Without a schema id, these can be read as they are."""
+"""Without a schema id, these are readable as bytes."""
 
 
 class DecodedPayload(NamedTuple):
     """A key or value."""
 
     value: Any
-    """As Python has it: dicts, lists, numbers, text, times. None if it did not decode, or is null."""
+    """As Python values: dicts, lists, numbers, text, times. None if it did not decode, or is null."""
     schema: str | None
     """The schema that wrote it, by name and id. None for formats without one."""
     reason: str | None
     """Why it did not decode."""
     version: SubjectVersion | None = None
-    """What `schema` names, if the catalogue has it."""
+    """The version that `schema` names, if the catalogue has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """What was decoded of a record. None for a part that stays bytes."""
+    """The decoded parts of a record. None for a part that stays bytes."""
 
     key: DecodedPayload | None = None
     value: DecodedPayload | None = None
@@ -84,7 +84,7 @@ class TopicDecoder:
         return {name: decoder for each in self.columns for name, decoder in each.decoders}
 
     def without_plain(self) -> TopicDecoder:
-        """Only what cannot be read as it is: not text, and not JSON without a schema id."""
+        """Without formats that are readable as bytes: text, and JSON without a schema id."""
         kept = [each for each in self.columns if not all(_is_plain(decoder) for _, decoder in each.decoders)]
         return TopicDecoder(self.topic, kept, self.findings, self.undecided, self._catalogue)
 
@@ -116,7 +116,7 @@ class TopicDecoder:
         return [found[row] for row in range(records.num_rows)]
 
     def _writers_own(self, name: str, decoder: PayloadDecoder, id_: int | UUID) -> PayloadDecoder:
-        """The decoder whose columns are those of the schema that wrote the payloads."""
+        """The decoder with the columns of the schema that wrote the payloads."""
         known = self._by_writer.get((name, id_))
         if known is None:
             version = self._versions[name].get(id_)
@@ -155,7 +155,7 @@ class RecordDecoder:
         return found
 
     def topic(self, topic: str) -> TopicDecoder:
-        """How a topic is decoded: found out the first time."""
+        """The decoder of a topic, planned at its first use."""
         planned = self._planned.get(topic)
         if planned is None:
             planned = self._planned[topic] = self._plan(topic)
@@ -164,7 +164,7 @@ class RecordDecoder:
         return planned
 
     def forget(self, topic: str) -> None:
-        """Find out again: the topic has other records by now."""
+        """Plan again: the topic has other records by now."""
         self._planned.pop(topic, None)
 
     def catalogue(self) -> SchemaCatalogue:

@@ -1,4 +1,4 @@
-"""How keys and values are encoded for a topic: the schema that is asked for, its id, and where both come from.
+"""Plans how keys and values of a topic are encoded: the requested schema, its id, and the source of both.
 
 | the schema | its id |
 |---|---|
@@ -32,7 +32,7 @@ from duralog.schemas.wire_formats import Framing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoders:
-    """For the keys and values of one topic. None where bytes stay as they are."""
+    """For the keys and values of one topic. None if bytes are written unchanged."""
 
     key: PayloadEncoder | None = None
     value: PayloadEncoder | None = None
@@ -127,7 +127,7 @@ class _Part:
     def _given(self, text: str, format_: Format | None) -> RegisteredSchema:
         if is_schema_file(text):
             found = read_schema_file(text)
-            # A registry keeps Protobuf's own text, not what it was compiled to.
+            # A registry stores the text of a Protobuf schema, not its compiled form.
             if text.endswith(".proto"):
                 return RegisteredSchema(type=SchemaType.PROTOBUF, text=Path(text).read_text(encoding="utf-8"))
             return found

@@ -1,7 +1,7 @@
 """Tasks of a scan, read by threads ahead of the consumer, in order.
 
-What waits for the consumer is bounded in bytes, whatever a task unpacks to: a task that finds no room leaves its
-thread, and the consumer starts it again. So no thread ever waits for the consumer, who may stop at any time.
+Results that wait for the consumer are bounded in bytes, for any size of decompressed batches: a task without room
+leaves its thread, and the consumer starts it again. So no thread waits for the consumer, which may stop at any time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duralog.scanning.slices import Slice
 T = TypeVar("T")
 
 WAITING_BYTES = 16 << 20
-"""For each task that is read at the same time. One result more than these bytes may wait for each thread."""
+"""For each task that is read at the same time. One result beyond these bytes may wait for each thread."""
 
 
 def read_ahead(
@@ -27,7 +27,7 @@ def read_ahead(
     threads: int,
     size_of: Callable[[T], int] = lambda _: 0,
 ) -> Iterator[T]:
-    """What `read` returns for all tasks, in order. A task starts when it is one of the next few.
+    """The results of `read` for all tasks, in order. A task starts when it is one of the next few.
 
     `size_of` is how many bytes a result takes while it waits. An error is raised after the results before it. A forked
     child cannot continue the stream of its parent: it has none of the threads.
@@ -127,7 +127,7 @@ class _Reading(Generic[T]):
             self._changed.notify()
 
     def _add(self, task: _Task[T], result: T) -> bool:
-        """Whether the task may go on."""
+        """Whether the task may continue."""
         size = self._size_of(result)
         with self._changed:
             task.results.append((result, size))

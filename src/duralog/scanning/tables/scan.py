@@ -13,7 +13,7 @@ Several directories are those of one cluster: each partition is read from the co
 is damaged in it from another (`duralog.scanning.cluster`).
 
 Records come by topic, partition and offset. A task has one slice, or several small ones, of 8 MiB together. One task
-more than there are threads is read at a time. What they have decoded and the consumer has not taken is bounded in bytes
+more than there are threads is read at a time. Decoded records that the consumer has not taken are bounded in bytes
 (`read_ahead`), so compressed records and a slow consumer do not fill the memory.
 """
 
@@ -213,7 +213,7 @@ class Scan:
             return plan(store, ranges, isolation=wanted.isolation, max_slice_bytes=_SLICE_BYTES, times=wanted.times)
 
     def _take_plan(self) -> Plan | ClusterPlan:
-        """That of the call for the first use, a new one for each other."""
+        """The plan of the call for the first use, a new one for each later use."""
         planned, self._planned = self._planned, None
         return self._plan() if planned is None else planned
 
@@ -231,7 +231,7 @@ class Scan:
     def to_arrow_batch_reader(self, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
         """The records as a stream, read ahead by the threads; of all columns of the schema, or only of these.
 
-        To stop early, drop the reader: `close` alone leaves the threads.
+        To stop early, drop the reader: `close` alone does not stop the threads.
         """
         if columns is None:
             return self._read(self.schema)
@@ -289,7 +289,7 @@ class Scan:
             found = rows.select(batch, matcher)
             if found.num_rows == 0 and batch.num_rows:
                 continue
-            # What only a condition needs is not decoded again.
+            # Columns that only the condition needs are not decoded again.
             if found.schema.names != needed:
                 found = found.select(needed)
             yield found if self._typed is None else self._typed.apply(found, schema, left_out)
@@ -303,7 +303,7 @@ class Scan:
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> pl.LazyFrame:
-        """A lazy frame. Columns that the query does not use are not decoded, and a limit ends the reading."""
+        """A lazy frame. Columns that the query does not use are not decoded, and a limit stops reading."""
         from duralog.scanning.tables.scan_frames import polars_frame
 
         return polars_frame(self)
@@ -324,7 +324,7 @@ class Scan:
         return sum(batch.num_rows for batch in self._read(record_schema((OFFSET,))))
 
     def explain(self) -> str:
-        """What a use would read, in sentences: directories, topics, segments and bytes, formats, chosen copies."""
+        """A description of what a use would read: directories, topics, segments and bytes, formats, chosen copies."""
         self._planned = planned = self._take_plan()
         lines = [str(planned)]
         if self._typed is not None:
@@ -370,12 +370,12 @@ class Scan:
 
 
 def _memory_of(batch: pa.RecordBatch) -> int:
-    """With what a slice keeps in memory, too."""
+    """Including the memory that the slice keeps."""
     return int(batch.get_total_buffer_size())
 
 
 def _records_of(wanted: _Wanted, topic: str, columns: Sequence[str]) -> Scan:
-    """Records of a topic as they are, for finding out what they are. `_schemas` is one, too."""
+    """Undecoded records of a topic, for format detection. Also those of `_schemas`."""
     return Scan(
         replace(
             wanted,

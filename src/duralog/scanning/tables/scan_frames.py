@@ -55,7 +55,7 @@ def polars_frame(scan: Scan) -> pl.LazyFrame:
 def duckdb_table(
     scan: Scan, name: str, connection: duckdb.DuckDBPyConnection | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Registered as an object that gives a new stream to each query: a stream itself would be empty the second time."""
+    """Registered as an object that creates a new stream for each query: a stream would be empty the second time."""
     try:
         import duckdb
     except ImportError:
@@ -66,7 +66,7 @@ def duckdb_table(
 
 
 class _Stream:
-    """A new stream of Arrow whenever it is asked for one."""
+    """Creates a new Arrow stream for each use."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan

@@ -1,8 +1,8 @@
-"""Which records of a batch a scan wants: those of some times, and those that a condition holds for.
+"""Selects the records of a batch for a scan, by time and by condition.
 
-With typed payloads, a condition looks into the decoded keys and values, as the console's search does: into all of their
-fields, not only those that the scan returns. Of JSON these are all that were written: a type that was inferred from a
-sample may lack some. What does not decode is compared as the bytes that it is.
+With typed payloads, a condition applies to the decoded keys and values, as in the console's search: to all of their
+fields, not only those that the scan returns. For JSON these are all written fields, since a type that was inferred from
+a sample may lack some. Payloads that do not decode are compared as bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from duralog.schemas.typed_columns import Mode, TypedColumns
 
 @dataclass(frozen=True)
 class WantedRows:
-    """What a scan wants. Any thread may use it."""
+    """The selection of a scan. Any thread may use it."""
 
     times: TimeRange
     condition: Condition | None
@@ -41,7 +41,7 @@ class WantedRows:
 
     @property
     def needed(self) -> list[str]:
-        """The columns that it is found out from."""
+        """The columns that the selection needs."""
         times = [] if self.times == ANY_TIME else [TIMESTAMP]
         return times if self.condition is None else [*times, KEY, VALUE, HEADERS]
 
