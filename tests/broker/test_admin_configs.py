@@ -326,7 +326,7 @@ class TestAlterTopics:
         assert broker.store.topic_overrides("t") == {}
 
     @pytest.mark.parametrize("version", [0, 1])
-    def test_each_resource_stands_for_itself(self, client: RawClient, broker: Broker, version: int) -> None:
+    def test_each_resource_is_independent(self, client: RawClient, broker: Broker, version: int) -> None:
         make(client, "u")
 
         def resource(resource_type: int, name: str, value: str) -> dict[str, Any]:
@@ -437,7 +437,7 @@ class TestAlterBrokers:
         told = alter(client, BROKER, "2", ("log.retention.ms", SET, "1"), ("log.retention.ms", SET, "2"))
         assert told == (42, "Error due to duplicate config keys")
 
-    def test_names_that_nobody_knows_are_kept(self, client: RawClient, broker: Broker) -> None:
+    def test_unknown_names_are_kept(self, client: RawClient, broker: Broker) -> None:
         assert alter(client, BROKER, "1", ("a.plugins.own", SET, "2")) == (0, None)
         assert broker.store.configs_of(BROKER_RESOURCE, "1") == {"a.plugins.own": "2"}
 
@@ -464,7 +464,7 @@ class TestLoggers:
         yield
         logger.setLevel(before)
 
-    def test_levels_are_told_and_set(self, client: RawClient) -> None:
+    def test_levels_are_shown_and_set(self, client: RawClient) -> None:
         assert alter(client, LOGGER, "1", ("duralog.broker", SET, "ERROR")) == (0, None)
         assert logging.getLogger("duralog.broker").level == logging.ERROR
         (config,) = describe_configs(client, LOGGER, "1", ["duralog.broker"]).configs

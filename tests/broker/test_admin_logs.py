@@ -188,7 +188,7 @@ class TestDescribeProducers:
         ]
         assert all(each.active_producers == () for _, each in told)
 
-    def test_named_twice_is_told_twice(self, client: RawClient) -> None:
+    def test_named_twice_is_answered_twice(self, client: RawClient) -> None:
         make(client, "t")
         assert len(producers(client, ("t", [0, 0]), ("t", [0]))) == 3
 

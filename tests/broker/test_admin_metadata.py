@@ -27,7 +27,7 @@ from tests.support.waiting import wait_until
 
 class TestMetadata:
     @pytest.mark.parametrize("version", range(14))
-    def test_every_version_tells_what_it_has(self, client: RawClient, broker: Broker, version: int) -> None:
+    def test_every_version_has_its_fields(self, client: RawClient, broker: Broker, version: int) -> None:
         topic_id = make(client, "t", 2)
         answer = metadata(client, "t", version=version)
         (node,) = answer.brokers
@@ -96,7 +96,7 @@ class TestMetadata:
             (name or "", topic_id, code)
         ]
 
-    def test_a_name_that_is_asked_for_twice_is_told_once(self, client: RawClient) -> None:
+    def test_a_name_that_is_requested_twice_is_answered_once(self, client: RawClient) -> None:
         make(client, "t")
         assert [topic.name for topic in metadata(client, "t", "nope", "t", "nope").topics] == ["t", "nope"]
 

@@ -242,7 +242,7 @@ class TestCreate:
         assert maker.receive(CREATE_TOPICS, 7).topics[0].error_code == 0
         assert topic_errors(other, "slow") == [0]
 
-    def test_a_failing_disk_is_told(
+    def test_a_failing_disk_is_reported(
         self,
         client: RawClient,
         broker: Broker,
@@ -271,7 +271,7 @@ def delete(client: RawClient, *topics: str | uuid.UUID | None, version: int = 6,
 
 
 class TestTheView:
-    def test_a_listener_that_fails_keeps_nobody_from_anything(
+    def test_a_failing_listener_affects_no_other(
         self, client: RawClient, broker: Broker, caplog: pytest.LogCaptureFixture
     ) -> None:
         def fail(_: TopicView) -> None:
@@ -316,7 +316,7 @@ class TestTheView:
         assert found == [None]
         assert (topics.by_name("t"), topics.names()) == (None, [])
 
-    def test_what_somebody_makes_in_the_store_is_found_when_it_is_whole(
+    def test_topics_created_in_the_store_are_found_when_they_are_complete(
         self, idle_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store, topics = idle_broker.store, idle_broker.topics
@@ -523,14 +523,14 @@ class TestMorePartitions:
                 broker.store.add_partitions(name, 4)
             assert broker.store.partition_count(name) == 2
 
-    def test_each_topic_stands_for_itself(self, client: RawClient, broker: Broker) -> None:
+    def test_each_topic_is_independent(self, client: RawClient, broker: Broker) -> None:
         make(client, "a")
         make(client, "b")
         told = add_partitions(client, ("a", 2, None), ("a", 3, None), ("b", 2, None), ("nope", 2, None))
         assert told == [("a", 42, "Duplicate topic name."), ("b", 0, None), ("nope", 3, None)]
         assert (broker.store.partition_count("a"), broker.store.partition_count("b")) == (1, 2)
 
-    def test_a_request_makes_so_many_in_all(self, client: RawClient) -> None:
+    def test_a_request_creates_a_bounded_number_of_partitions(self, client: RawClient) -> None:
         for name in ("a", "b", "c"):
             make(client, name)
         told = add_partitions(client, ("a", 6001, None), ("b", 6001, None), ("c", 4001, None), validate_only=True)
@@ -603,7 +603,7 @@ class TestHalfMade:
         wait_until(is_there)
         assert self.produced(client, 0) == 0
 
-    def test_one_that_fails_in_a_way_that_nobody_expected(
+    def test_one_that_fails_unexpectedly(
         self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*_: object) -> None:
@@ -642,7 +642,7 @@ class TestDefaultReplicas:
     def broker_config(self) -> dict[str, object]:
         return {"default.replication.factor": 3}
 
-    def test_one_node_does_not_have_so_many(self, client: RawClient, broker: Broker) -> None:
+    def test_one_node_does_not_have_that_many(self, client: RawClient, broker: Broker) -> None:
         (told,) = create(client, new_topic("orders", replication_factor=-1))
         assert told.error_code == 38
         assert told.error_message.startswith("Unable to replicate the partition 3 time(s): The target replication")

@@ -225,7 +225,7 @@ def test_a_topic_that_is_created_while_a_pattern_is_followed(
     ]
 
 
-def test_a_group_goes_on_where_it_stopped(address: str) -> None:
+def test_a_group_continues_where_it_stopped(address: str) -> None:
     run("produce", address, "-t", "t", given="".join(f"{number}\n" for number in range(10)))
     seen = run("consume", address, "-t", "t", "--group", "g", "--values", "--limit", 4).stdout.splitlines()
     (group,) = objects("group", "list", address)

@@ -46,7 +46,7 @@ def test_a_commit_in_the_members_epoch_is_let_through(bench: Bench) -> None:
     assert bench.group().check_commit("a", None, 2, transactional=True, version=3) is None
 
 
-def test_a_commit_of_an_older_epoch_counts_where_nobody_else_can_have_read(bench: Bench) -> None:
+def test_a_commit_of_an_older_epoch_counts_if_no_other_member_can_have_read(bench: Bench) -> None:
     group = bench.group()
     bench.heartbeat("a", 2, topic_partitions=owned((topic(bench), [0, 1])))
     bench.heartbeat("b", 3)
@@ -90,7 +90,7 @@ def test_commits_that_are_refused(bench: Bench) -> None:
     )
 
 
-def test_an_empty_group_takes_commits_of_nobody(bench: Bench) -> None:
+def test_an_empty_group_takes_commits_without_a_member(bench: Bench) -> None:
     bench.heartbeat("a", -1)
     bench.heartbeat("b", -1)
     assert bench.group().check_commit("", None, -1, transactional=False, version=2) is None
@@ -122,7 +122,7 @@ def test_deleting(bench: Bench) -> None:
     assert bench.group().expiry_base(17) == 17
 
 
-def test_a_description_tells_everything(bench: Bench) -> None:
+def test_a_description_is_complete(bench: Bench) -> None:
     (described,) = bench.describe("g", operations=True)
     assert (described.error_code, described.error_message, described.group_id) == (0, None, "g")
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 3, 3)

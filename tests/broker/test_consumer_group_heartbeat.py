@@ -80,7 +80,7 @@ def test_partitions_are_handed_over_only_after_they_were_given_up(bench: Bench) 
     assert bench.group().state == "Stable"
 
 
-def test_a_member_that_was_told_nothing_yet_moves_on_at_once(bench: Bench) -> None:
+def test_a_member_without_an_assignment_moves_on_at_once(bench: Bench) -> None:
     topic = topic_id(bench)
     bench.join("a", "t")
     bench.join("b", "t")
@@ -246,7 +246,7 @@ def test_nothing_happens_if_it_cannot_be_written(bench: Bench) -> None:
     assert given(bench.heartbeat("a", 2)) == {topic_id(bench): set(range(7))}
 
 
-def test_before_the_log_is_there_nobody_is_let_in(bench: Bench) -> None:
+def test_before_the_log_exists_no_client_is_admitted(bench: Bench) -> None:
     bench.coordinator.is_ready = False
     assert bench.join("a", "t").error_code == NOT_COORDINATOR
     assert [group.error_code for group in bench.describe("g")] == [NOT_COORDINATOR]

@@ -193,7 +193,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_hands_over(desk: GroupDesk
     assert old.commit(3) == [ILLEGAL_GENERATION, ILLEGAL_GENERATION]
 
 
-def test_requests_that_waited_in_the_classic_group_are_told_to_join_again(desk: GroupDesk) -> None:
+def test_requests_that_waited_in_the_classic_group_are_answered_to_join_again(desk: GroupDesk) -> None:
     first, second = Classic(desk), Classic(desk)
     first.lead(("t", range(4)))
     second.take(second.begin_join().answer)

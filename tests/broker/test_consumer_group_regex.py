@@ -27,7 +27,7 @@ def join(bench: Bench, member_id: str, regex: str, **more: Any) -> Any:
     return bench.join(member_id, subscribed_topic_regex=regex, **{"subscribed_topic_names": None, **more})
 
 
-def test_a_pattern_stands_for_nothing_until_the_topics_were_looked_through(bench: Bench) -> None:
+def test_a_pattern_matches_nothing_until_it_is_resolved(bench: Bench) -> None:
     joined = join(bench, "a", "logs-.*")
     assert (joined.error_code, joined.member_epoch, given(joined)) == (0, 1, {})
     assert bench.group().epoch == 1
@@ -75,7 +75,7 @@ def test_a_new_topic_is_found_at_a_heartbeat_but_not_sooner_than_ten_seconds_lat
     assert not bench.background
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_from_new_topics(bench: Bench) -> None:
+def test_a_clock_that_is_set_back_does_not_hide_new_topics(bench: Bench) -> None:
     join(bench, "a", "logs-.*")
     bench.run_background()
     bench.heartbeat("a", 1)
@@ -110,7 +110,7 @@ def test_a_deleted_topic_is_taken_away_at_once(bench: Bench) -> None:
     assert given(asked_back) == {topic(bench, "logs-b"): {0, 1}}
 
 
-def test_a_pattern_that_nobody_uses_any_more_is_forgotten(bench: Bench) -> None:
+def test_an_unused_pattern_is_forgotten(bench: Bench) -> None:
     join(bench, "a", "logs-.*")
     join(bench, "b", "logs-.*")
     bench.run_background()

@@ -66,13 +66,13 @@ def test_the_old_member_is_fenced(bench: Bench) -> None:
         assert fenced.error_message == "Static member a with instance id one was fenced by member c."
 
 
-def test_an_instance_that_nobody_knows(bench: Bench) -> None:
+def test_an_unknown_instance(bench: Bench) -> None:
     for epoch in (3, -1, -2):
         unknown = bench.heartbeat("a", epoch, instance_id="three")
         assert (unknown.error_code, unknown.error_message) == (UNKNOWN_MEMBER_ID, "Instance id three is unknown.")
 
 
-def test_a_static_member_that_leaves_for_good_gives_up_its_place(bench: Bench) -> None:
+def test_a_static_member_that_leaves_permanently_gives_up_its_place(bench: Bench) -> None:
     left = bench.heartbeat("a", -1, instance_id="one")
     assert (left.error_code, left.member_epoch) == (0, -1)
     assert set(bench.group().members) == {"b"}

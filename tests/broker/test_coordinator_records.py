@@ -190,7 +190,7 @@ def test_a_batch_is_refused_whole_and_each_wrong_record_named(client: RawClient,
     assert produce(client, CONSUMER_OFFSETS, 0, batch(right)).base_offset == before + 1
 
 
-def test_only_so_many_wrong_records_are_named(client: RawClient) -> None:
+def test_only_the_first_wrong_records_are_named(client: RawClient) -> None:
     refused = produce(client, CONSUMER_OFFSETS, 0, batch(*[(b"\0", b"")] * 5_000))
     assert (refused.error_code, len(refused.record_errors)) == (INVALID_RECORD, 100)
 
@@ -283,7 +283,7 @@ def test_all_records_that_can_be_wrong_at_once(path: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("cases", [GROUP_CASES, TRANSACTION_CASES], ids=[CONSUMER_OFFSETS, TRANSACTION_STATE])
-def test_strange_records_that_can_be_loaded_disturb_nobody(path: Path, cases: tuple[Case, ...]) -> None:
+def test_strange_records_that_can_be_loaded_have_no_effect(path: Path, cases: tuple[Case, ...]) -> None:
     for place, case in enumerate(cases):
         if case.verdict is Verdict.LOADED:
             number = place % PARTITIONS
@@ -310,9 +310,7 @@ def test_what_was_committed_before_a_wrong_record_of_the_same_key_counts(path: P
         assert state(client, GROUPS[0]) == (0, "Empty")
 
 
-def test_records_that_do_not_fit_their_group_are_counted_and_few_are_told(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_misfit_records_are_counted_and_a_few_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     name = name_in(0, PARTITIONS, "classic")
     share = group_record(11, {"group_id": name}, {"epoch": 3, "metadata_hash": 0})
     append(path, CONSUMER_OFFSETS, 0, classic(name, member()), consumer_epoch(name), share)

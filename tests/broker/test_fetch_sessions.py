@@ -151,7 +151,7 @@ def test_the_ends_of_sessions(desk: RecordDesk) -> None:
     assert len(_partitions(last)) == 1
 
 
-def test_a_session_that_nobody_uses_keeps_no_log_of_a_deleted_topic(desk: RecordDesk) -> None:
+def test_an_unused_session_keeps_no_log_of_a_deleted_topic(desk: RecordDesk) -> None:
     client, broker = Client(desk), desk.broker
     client.ask({0: 0, 1: 0})
     told: list[object] = []

@@ -154,7 +154,7 @@ def test_errors_do_not_wait(desk: RecordDesk) -> None:
     assert isinstance(desk.fetch(13, {"gone": [{"partition": 0, "fetch_offset": 0}]}, max_wait=500), RawAnswer)
 
 
-def test_a_partition_that_does_not_exist_keeps_nobody_from_waiting(desk: RecordDesk) -> None:
+def test_a_missing_partition_does_not_end_the_waiting(desk: RecordDesk) -> None:
     asked = {"t": [{"partition": 0, "fetch_offset": 0}], "gone": [{"partition": 0, "fetch_offset": 0}]}
     waiting = Answered(desk.fetch(13, asked, max_wait=500))
     desk.produce_one(9, "t", batch())
@@ -262,7 +262,7 @@ class TestSessions:
         assert decode(waiting.only, FETCH, 13).session_id > 0
         assert len(desk.broker.fetches.sessions) == 1
 
-    def test_somebody_else_uses_the_session_meanwhile(self, desk: RecordDesk) -> None:
+    def test_another_request_uses_the_session_meanwhile(self, desk: RecordDesk) -> None:
         opened = desk.fetched(13, {"t": [{"partition": 0, "fetch_offset": 0}]}, session_epoch=0)
         first = _wait(desk, {}, session_id=opened.session_id, session_epoch=1)
         second = _wait(desk, {}, session_id=opened.session_id, session_epoch=2)

@@ -164,7 +164,7 @@ def test_consumers_of_both_libraries_in_one_group(
         second.close(autocommit=False)
 
 
-def test_a_group_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None:
+def test_a_group_continues_where_it_was_after_a_restart(tmp_path: Path) -> None:
     config = BrokerConfig.of(QUICK)
 
     def read(count: int, broker: Broker) -> list[int]:

@@ -302,7 +302,7 @@ def test_who_knows_no_common_protocol_may_not_join(desk: GroupDesk) -> None:
     assert desk.sync("g", member, 1, version=4).answer.error_code == 0
 
 
-def test_a_join_that_nobody_could_accept_makes_no_group(desk: GroupDesk) -> None:
+def test_a_join_that_is_refused_creates_no_group(desk: GroupDesk) -> None:
     assert desk.join("g", protocols=[]).answer.error_code == 23
     assert desk.join("g", protocol_type="").answer.error_code == 23
     assert desk.join("g", "somebody").answer.error_code == 25
@@ -313,7 +313,7 @@ def test_a_join_that_nobody_could_accept_makes_no_group(desk: GroupDesk) -> None
     assert not desk.records()
 
 
-def test_a_full_group_takes_nobody_in(new_desk: NewDesk) -> None:
+def test_a_full_group_accepts_no_member(new_desk: NewDesk) -> None:
     desk = new_desk(group_max_size=2)
     first, second = desk.stable("g", 2)
     refused = desk.join("g").answer
@@ -328,7 +328,7 @@ def test_a_full_group_takes_nobody_in(new_desk: NewDesk) -> None:
     assert {join.answer.generation_id for join in joins} == {2}
 
 
-def test_ids_that_nobody_uses_are_bounded(desk: GroupDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_ids_are_bounded(desk: GroupDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.broker.groups.classic.groups.MOST_PENDING_MEMBERS", 3)
     given = [desk.member_id("g") for _ in range(5)]
     assert list(desk.classic_group("g").pending_members) == given[2:]
@@ -350,7 +350,7 @@ def test_leaving(desk: GroupDesk) -> None:
     assert desk.ask(LEAVE, 2, group_id="g", member_id=first).error_code == 25
 
 
-def test_who_leaves_while_it_waits_is_told_so(desk: GroupDesk) -> None:
+def test_a_member_that_leaves_while_it_waits_gets_an_answer(desk: GroupDesk) -> None:
     first, _ = desk.stable("g", 2)
     join = desk.join("g", first)
     desk.leave("g", (first, None))

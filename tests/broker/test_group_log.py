@@ -115,9 +115,7 @@ def test_names_are_as_long_as_a_record_can_hold(desk: GroupDesk) -> None:
         assert set(again.groups.by_id) == {longest, "g"}
 
 
-def test_an_assignment_that_cannot_be_written_is_handed_out_to_nobody(
-    desk: GroupDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_assignment_that_cannot_be_written_is_not_sent(desk: GroupDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (desk.member_id("g") for _ in range(2))
     for member in (first, second):
         desk.join("g", member)
@@ -275,7 +273,7 @@ def test_a_damaged_partition_costs_its_own_groups_alone(desk: GroupDesk, caplog:
             assert again.committed(groups[partition]) == {("t", 0): 5}
 
 
-def test_records_that_nobody_here_knows_are_left_alone(desk: GroupDesk) -> None:
+def test_unknown_records_are_left_alone(desk: GroupDesk) -> None:
     desk.commit("g", {("t", 0): 5})
     log = desk.partition_of("g")
     future = [

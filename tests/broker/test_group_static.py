@@ -62,14 +62,14 @@ def test_a_follower_that_comes_back_takes_its_place_without_a_rebalance(desk: Gr
     assert {member["member_id"] for member in written["members"]} == {leader, back.member_id}
 
 
-def test_a_leader_that_comes_back_is_told_to_assign_nothing(desk: GroupDesk) -> None:
+def test_a_returning_leader_gets_nothing_to_assign(desk: GroupDesk) -> None:
     stable_statics(desk, "i", "j")
     back = desk.join("g", group_instance_id="i").answer
     assert (back.leader, back.skip_assignment, len(back.members)) == (back.member_id, True, 2)
     assert desk.state("g") == "Stable"
 
 
-def test_a_leader_whose_client_knows_no_skipping_is_not_told_that_it_leads(desk: GroupDesk) -> None:
+def test_a_leader_whose_client_cannot_skip_assignments_is_not_named_leader(desk: GroupDesk) -> None:
     leader, _ = stable_statics(desk, "i", "j")
     back = desk.join("g", group_instance_id="i", version=5).answer
     assert (back.leader, back.members) == (leader, ())

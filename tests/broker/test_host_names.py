@@ -57,7 +57,7 @@ def is_let_in(broker: Broker, kept: ExitStack) -> bool:
 
 
 class TestLoop:
-    def test_names_that_take_for_ever_hold_up_nobody(
+    def test_slow_name_lookups_do_not_block_others(
         self, name_service: NameService, connect: Callable[[], RawClient]
     ) -> None:
         name_service.is_up.clear()

@@ -107,7 +107,7 @@ class TestListOffsets:
     def test_a_partition_named_twice_is_refused(self, client: RawClient) -> None:
         assert ask(client, (0, LATEST), (1, LATEST), (0, START)) == [(42, -1, -1, -1), (0, -1, 0, 0)]
 
-    def test_a_topic_named_twice_is_told_once(self, client: RawClient) -> None:
+    def test_a_topic_named_twice_is_answered_once(self, client: RawClient) -> None:
         topics = [
             {"name": "t", "partitions": [{"partition_index": number, "timestamp": LATEST}]} for number in (0, 1, 1)
         ]
@@ -155,7 +155,7 @@ class TestListOffsets:
         damage(broker, "t", 1)
         assert ask(client, (0, LATEST), (1, LATEST)) == [(0, -1, 20, 0), (56, -1, -1, -1)]
 
-    def test_a_damaged_file_is_told_of_its_partition_alone(
+    def test_a_damaged_file_is_reported_for_its_partition_only(
         self, client: RawClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*_: object, **__: object) -> None:

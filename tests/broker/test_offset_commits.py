@@ -62,7 +62,7 @@ def test_a_fetch_in_every_version(desk: GroupDesk, version: int) -> None:
         assert [(topic.name, [each.committed_offset for each in topic.partitions]) for topic in topics] == [("t", [5])]
 
 
-def test_offsets_are_told_once_however_often_they_are_named(desk: GroupDesk) -> None:
+def test_offsets_are_answered_once_however_often_they_are_named(desk: GroupDesk) -> None:
     desk.commit("g", {("t", 0): 5, ("t", 1): 6})
     whole = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}
     one = {**whole, "topics": [{"name": "t", "partition_indexes": [0] * 100}]}

@@ -37,7 +37,7 @@ def desk(idle_broker: Broker) -> RecordDesk:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("acks", [1, -1])
-def test_records_are_written_and_told_where(desk: RecordDesk, version: int, acks: int) -> None:
+def test_records_are_written_and_their_offsets_reported(desk: RecordDesk, version: int, acks: int) -> None:
     first = desk.produce_one(version, "t", batch(b"a", b"b"), acks=acks)
     second = desk.produce_one(version, "t", batch(b"c"), acks=acks)
     assert (first.error_code, first.base_offset, first.log_append_time) == (0, 0, -1)
@@ -154,7 +154,7 @@ def test_acks_that_do_not_exist(desk: RecordDesk, acks: int) -> None:
     assert desk.end_offset("t") == 0
 
 
-def test_without_acks_nobody_is_answered_and_errors_end_the_connection(desk: RecordDesk) -> None:
+def test_without_acks_there_is_no_answer_and_errors_end_the_connection(desk: RecordDesk) -> None:
     assert desk.produce(9, {"t": {0: batch()}}, acks=0) is NO_ANSWER
     assert desk.end_offset("t") == 1
     assert desk.produce(9, {"gone": {0: batch()}}, acks=0) is CLOSE
@@ -300,7 +300,7 @@ def _settle(broker: Broker, answered: Answered) -> None:
         broker.run_pending()
 
 
-def test_compressing_anew_runs_beside_the_loop_and_keeps_the_order(desk: RecordDesk) -> None:
+def test_recompressing_runs_on_a_worker_thread_and_keeps_the_order(desk: RecordDesk) -> None:
     desk.create_topic("packed", compression_type="zstd")
     waiting = [Answered(desk.produce(9, {"packed": {0: batch(b"%d" % n)}, "t": {0: batch()}})) for n in range(20)]
     # Nothing to compress, but it came after them.
@@ -320,7 +320,7 @@ def test_compressing_anew_runs_beside_the_loop_and_keeps_the_order(desk: RecordD
     assert not isinstance(desk.produce(9, {"packed": {0: batch(codec=Codec.ZSTD)}}), DelayedAnswer)
 
 
-def test_large_compressed_batches_are_unpacked_beside_the_loop(desk: RecordDesk) -> None:
+def test_large_compressed_batches_are_unpacked_on_a_worker_thread(desk: RecordDesk) -> None:
     noise = bytes(range(256)) * 16
     large = record_batch.encode(records(*[noise + b"%d" % n for n in range(3000)]), codec=Codec.GZIP, level=1)
     assert len(large) > 64 << 10
@@ -329,7 +329,7 @@ def test_large_compressed_batches_are_unpacked_beside_the_loop(desk: RecordDesk)
     assert desk.end_offset("t") == 3000
 
 
-def test_small_batches_that_unpack_to_much_are_given_up_and_written_beside_the_loop(desk: RecordDesk) -> None:
+def test_small_batches_that_unpack_to_much_are_retried_on_a_worker_thread(desk: RecordDesk) -> None:
     bomb = record_batch.encode(records(bytes(2 << 20)), codec=Codec.ZSTD)
     assert len(bomb) < 1000
     late = desk.produce(9, {"t": {0: batch(), 1: bomb, 2: batch()}})
@@ -349,7 +349,7 @@ def test_small_batches_that_unpack_to_much_are_given_up_and_written_beside_the_l
     assert desk.end_offset("t", 1) == 3
 
 
-def test_batches_that_are_walked_record_by_record_are_walked_beside_the_loop(desk: RecordDesk) -> None:
+def test_batches_that_are_checked_record_by_record_run_on_a_worker_thread(desk: RecordDesk) -> None:
     """Too late for their topic, or with offsets that are not in order: both are cheap to send and not to look at."""
     count = 2000
     late = record_batch.encode(records(*[b"v"] * count, timestamp_ms=now_ms() + 10**9))
@@ -386,7 +386,7 @@ def test_batches_that_unpack_to_more_than_there_is_memory_for(
     assert desk.end_offset("t") == 2
 
 
-def test_appends_that_wait_for_the_disk_do_so_beside_the_loop(
+def test_appends_that_wait_for_the_disk_run_on_a_worker_thread(
     desk: RecordDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.create_topic("safe", flush_messages=3)
@@ -435,7 +435,7 @@ def test_a_log_that_another_thread_changes_does_not_hold_up_the_loop(desk: Recor
     assert not isinstance(desk.produce(9, {"busy": {0: batch(b"3")}}), DelayedAnswer)
 
 
-def test_errors_beside_the_loop_are_told(desk: RecordDesk) -> None:
+def test_errors_on_worker_threads_are_reported(desk: RecordDesk) -> None:
     desk.create_topic("packed", compression_type="zstd", cleanup_policy="compact")
     answered = Answered(desk.produce(9, {"packed": {0: record_batch.encode(records(b"v", key=None))}}))
     _settle(desk.broker, answered)

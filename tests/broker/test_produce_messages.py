@@ -99,7 +99,7 @@ def test_any_bytes_are_read_or_refused(version: int) -> None:
             continue
 
 
-def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     body = _request(9, transactional_id=None, topics=[("t", {0: b"r"})])
     # The last three bytes are the empty tag sections of the partition, the topic and the request.
     assert body.endswith(b"r\0\0\0")

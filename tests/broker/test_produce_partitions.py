@@ -101,7 +101,7 @@ class _FailsToWake:
         raise ZeroDivisionError(f"a bug, told of {partition.topic}")
 
 
-def test_what_fails_after_an_append_beside_the_loop_keeps_no_client_waiting(
+def test_an_error_after_an_append_on_a_worker_thread_keeps_no_client_waiting(
     desk: RecordDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.broker.store.alter_topic_config("t", {"flush.messages": 1})

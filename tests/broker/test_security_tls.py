@@ -157,7 +157,7 @@ def test_suites_of_tls_1_3_without_it(server: Signed) -> None:
 
 
 @pytest.mark.parametrize(("prefix", "mode"), [("", ssl.CERT_NONE), ("listener.name.own.", ssl.CERT_REQUIRED)])
-def test_client_certificates_beside_sasl_need_the_prefix(
+def test_client_certificates_with_sasl_need_the_prefix(
     server: Signed, authority: Authority, caplog: pytest.LogCaptureFixture, prefix: str, mode: ssl.VerifyMode
 ) -> None:
     configs = {**inline(server), "ssl.truststore.certificates": authority.pem, f"{prefix}ssl.client.auth": "required"}

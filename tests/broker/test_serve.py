@@ -107,7 +107,7 @@ def topic_names(port: int) -> list[str]:
 
 
 class TestStoredConfigs:
-    def test_a_directory_whose_configs_let_nobody_in(self, serve: Serve, tmp_path: Path) -> None:
+    def test_a_directory_whose_configs_lock_out_all_clients(self, serve: Serve, tmp_path: Path) -> None:
         """As a broker that did not refuse them has left it: it starts, says what to do, and that helps."""
         data = str(tmp_path / "data")
         with duralog.open(data) as store:

@@ -259,7 +259,7 @@ class TestFailures:
         assert len(lines(caplog)) == 1
 
     @pytest.mark.usefixtures("behaviour")
-    def test_the_line_tells_what_and_where(self, client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
+    def test_the_line_says_what_and_where(self, client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
         client.send_bytes(heartbeat("broken"))
         error_code(client)
         (line,) = lines(caplog)
@@ -288,7 +288,7 @@ class TestFailures:
         client.send_bytes(heartbeat("broken"))
         assert client.is_closed_by_peer()
 
-    def test_who_breaks_off_while_waiting_is_told_to_the_handler(
+    def test_a_disconnect_while_waiting_is_reported_to_the_handler(
         self, broker: Broker, behaviour: Behaviour, client: RawClient
     ) -> None:
         client.send_bytes(heartbeat("later-gone"))
@@ -460,7 +460,7 @@ class TestMisuse:
         wait_until(lambda: broker.server.connection_count == 0)
         assert connect().ask(API_VERSIONS, 0).error_code == 0
 
-    def test_nobody_is_starved_by_a_client_that_sends_without_end(
+    def test_a_client_that_sends_without_end_starves_no_other(
         self, broker: Broker, behaviour: Behaviour, connect: Connect
     ) -> None:
         greedy, modest = connect(), connect()
@@ -518,7 +518,7 @@ class TestMisuse:
 
 
 class TestListeners:
-    def test_each_client_is_told_the_address_of_the_listener_that_it_came_by(self) -> None:
+    def test_each_client_gets_the_address_of_its_listener(self) -> None:
         inside, outside = Address("127.0.0.1", 0), Address("::1", 0)
         listening = Listening(
             (Listener("INSIDE", inside, Address("broker", 29092)), Listener("OUTSIDE", outside, outside))
@@ -585,7 +585,7 @@ class TestStopping:
         assert "never" not in behaviour.seen
         assert behaviour.left == ["later-forever"]
 
-    def test_nobody_can_connect_any_more(self, broker: Broker) -> None:
+    def test_no_client_can_connect_any_more(self, broker: Broker) -> None:
         broker.stop()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", broker.address.port))

@@ -97,7 +97,7 @@ def test_why_connections_were_closed_and_what_requests_hold(broker: Broker, clie
     assert samples["duralog_connections_waiting_for_memory", ()] == 0
 
 
-def test_the_store_is_told_of(broker: Broker) -> None:
+def test_metrics_of_the_store(broker: Broker) -> None:
     broker.store.create_topic("orders", 2)
     broker.store.partition("orders", 0).append([Record(key=b"k", value=b"v" * 1000)])
     samples = scrape(broker)
@@ -160,7 +160,7 @@ def test_held_records_are_counted(tmp_path: Path) -> None:
         assert (samples["duralog_held_records", ()], samples["duralog_held_bytes", ()]) == (0, 0)
 
 
-def test_partitions_that_cannot_be_used_are_told(broker: Broker) -> None:
+def test_partitions_that_cannot_be_used_are_reported(broker: Broker) -> None:
     broker.store.create_topic("orders", 2)
     broker.store.create_topic("lost", 1)
     for topic, number in (("orders", 1), ("lost", 0)):
@@ -171,7 +171,7 @@ def test_partitions_that_cannot_be_used_are_told(broker: Broker) -> None:
     assert samples["duralog_offline_partitions", ()] == 2
 
 
-def test_topics_beyond_a_number_are_told_together(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_beyond_a_limit_are_summed_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_metrics, "MOST_TOPICS", 2)
     for number in range(4):
         broker.store.create_topic(f"t{number}", 1)
@@ -394,7 +394,7 @@ def test_an_address_of_ipv6() -> None:
         assert scrape(broker.start())["duralog_connections", ()] == 0
 
 
-def test_an_address_that_is_taken_is_told(broker: Broker) -> None:
+def test_an_address_in_use_is_reported(broker: Broker) -> None:
     assert broker.metrics is not None
     with pytest.raises(OSError, match=r"cannot serve metrics on 127\.0\.0\.1"):
         Broker(None, metrics=broker.metrics.address).open()

@@ -69,7 +69,7 @@ def test_a_new_producer_gets_a_new_id_and_the_first_epoch() -> None:
     )
 
 
-def test_a_producer_that_nobody_knows_any_more_is_a_new_one() -> None:
+def test_an_expired_producer_is_a_new_one() -> None:
     new = init(None, Producer(3, 9))
     assert isinstance(new, Transaction)
     assert (new.producer_id, new.producer_epoch, new.last_producer_epoch) == (NEW_ID, 0, -1)
@@ -89,11 +89,11 @@ def test_the_next_instance_gets_the_next_epoch(status: TransactionStatus) -> Non
 
 @pytest.mark.parametrize("status", [PREPARE_COMMIT, PREPARE_ABORT])
 @pytest.mark.parametrize("expected", [None, Producer(1, 1)])
-def test_while_a_transaction_ends_everybody_waits(status: TransactionStatus, expected: Producer | None) -> None:
+def test_while_a_transaction_ends_all_requests_wait(status: TransactionStatus, expected: Producer | None) -> None:
     assert init(state(status), expected) == CONCURRENT_TRANSACTIONS
 
 
-def test_a_producer_that_goes_on_gets_the_next_epoch_and_may_ask_twice() -> None:
+def test_a_continuing_producer_gets_the_next_epoch_and_may_ask_twice() -> None:
     first = init(state(), Producer(7, 5))
     assert isinstance(first, Transaction)
     assert (first.producer_epoch, first.last_producer_epoch) == (6, 5)
@@ -115,7 +115,7 @@ def test_a_new_instance_cuts_off_the_retry_of_the_one_before() -> None:
     assert init(replaced, Producer(7, 5)) == PRODUCER_FENCED
 
 
-def test_what_is_open_is_aborted_first_with_an_epoch_that_nobody_has() -> None:
+def test_an_open_transaction_is_aborted_first_with_an_unused_epoch() -> None:
     aborted = init(state(ONGOING))
     assert aborted == state(
         PREPARE_ABORT, 6, last_producer_epoch=5, previous_producer_id=7, updated_ms=300, client_version=2
@@ -175,7 +175,7 @@ def test_partitions_that_are_there_need_no_record() -> None:
         (state(ONGOING), Producer(7, 6), PRODUCER_FENCED),
     ],
 )
-def test_partitions_of_somebody_else_are_not_added(known: Transaction, producer: Producer, error: int) -> None:
+def test_partitions_of_another_producer_are_not_added(known: Transaction, producer: Producer, error: int) -> None:
     assert add(known, producer, A) == error
 
 
@@ -199,7 +199,7 @@ def test_a_partition_is_verified(known: Transaction | None, producer: Producer, 
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_nobody_ends_the_transaction_of_an_unknown_id(version: int) -> None:
+def test_the_transaction_of_an_unknown_id_cannot_be_ended(version: int) -> None:
     assert end(None, Producer(7, 5), commit=True, version=version) == INVALID_PRODUCER_ID_MAPPING
 
 
@@ -278,7 +278,7 @@ def test_with_version_2_an_end_is_checked_like_this(
     assert decision.client_version == 2
 
 
-def test_with_version_2_the_wrong_producer_is_told_so() -> None:
+def test_with_version_2_the_wrong_producer_gets_an_error() -> None:
     assert end(state(ONGOING), Producer(8, 5), commit=True, version=2) == INVALID_PRODUCER_ID_MAPPING
 
 

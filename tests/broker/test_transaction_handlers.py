@@ -111,7 +111,7 @@ def statuses(broker: DeskBroker) -> list[TransactionStatus]:
 # Who a producer is
 
 
-def test_a_producer_without_a_transactional_id_is_always_somebody_new(broker: DeskBroker) -> None:
+def test_a_producer_without_a_transactional_id_is_always_new(broker: DeskBroker) -> None:
     for version in range(6):
         answer = init(broker, version, transactional_id=None)
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (NONE, version, 0)
@@ -138,7 +138,7 @@ def test_the_first_producers_wait_for_a_block_and_all_get_an_id(broker: DeskBrok
     assert [broker.answered(INIT, 5, later).producer_id for later in waiting] == [0, 1, 2]
 
 
-def test_without_a_block_producers_are_told_to_come_again(broker: DeskBroker, monkeypatch: Any) -> None:
+def test_without_a_block_producers_are_asked_to_retry(broker: DeskBroker, monkeypatch: Any) -> None:
     def refuse() -> range:
         raise StorageError("the disk is full")
 
@@ -171,7 +171,7 @@ def test_without_its_topic_there_is_no_coordinator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(3, INVALID_PRODUCER_EPOCH), (4, PRODUCER_FENCED)])
-def test_old_clients_are_told_of_fencing_in_their_words(broker: DeskBroker, version: int, error: int) -> None:
+def test_old_clients_get_their_own_error_for_fencing(broker: DeskBroker, version: int, error: int) -> None:
     init(broker)
     assert init(broker, version, producer_id=0, producer_epoch=9).error_code == error
 
@@ -289,7 +289,7 @@ def test_the_last_epoch_ends_with_a_new_id(broker: DeskBroker) -> None:
     ("version", "error"),
     [(10, INVALID_TXN_STATE), (11, TRANSACTION_ABORTABLE), (12, NONE)],
 )
-def test_a_batch_for_a_partition_that_nobody_added(broker: DeskBroker, version: int, error: int) -> None:
+def test_a_batch_for_a_partition_that_was_not_added(broker: DeskBroker, version: int, error: int) -> None:
     producer_id = init(broker).producer_id
     refused = broker.transactions.check_produce(ID, producer_id, 0, [("orders", 3)], version)
     assert refused == ({} if error == NONE else {("orders", 3): error})
@@ -312,7 +312,7 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
         (5, 0, 12, INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_batches_of_somebody_else_are_refused(
+def test_batches_of_another_producer_are_refused(
     broker: DeskBroker, producer_id: int, epoch: int, version: int, error: int
 ) -> None:
     init(broker)
@@ -378,7 +378,7 @@ def test_offsets_of_topics_that_do_not_exist_are_refused_alone(broker: DeskBroke
     assert sorted(commit_offsets(broker, producer_id, 0, 5, topics=topics)) == [0, 3, 3]
 
 
-def test_fenced_offsets_are_told_by_the_producers_epoch(broker: DeskBroker) -> None:
+def test_fenced_offset_commits_get_the_error_of_an_old_epoch(broker: DeskBroker) -> None:
     producer_id = init(broker).producer_id
     assert commit_offsets(broker, producer_id, 4, 5) == [INVALID_PRODUCER_EPOCH]
     assert commit_offsets(broker, producer_id, 0, 5, group_id="") == [24]
@@ -602,7 +602,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: DeskBroker) -> Non
     }
 
 
-def test_an_id_that_nobody_uses_is_forgotten(broker: DeskBroker, tmp_path: Path) -> None:
+def test_an_unused_id_is_forgotten(broker: DeskBroker, tmp_path: Path) -> None:
     producer_id = init(broker).producer_id
     day = 86_400_000
     init(broker, transactional_id="other")
@@ -662,6 +662,6 @@ def test_transactions_are_listed(broker: DeskBroker, filters: dict[str, Any], ex
 
 
 @pytest.mark.parametrize("pattern", ["(", r"\pL" * 10_000])
-def test_a_pattern_that_is_none_or_would_take_long_is_told(broker: DeskBroker, pattern: str) -> None:
+def test_an_invalid_or_slow_pattern_is_reported(broker: DeskBroker, pattern: str) -> None:
     """The last one would keep the loop busy for seconds."""
     assert broker.ask(LIST, 2, transactional_id_pattern=pattern).error_code == INVALID_REGULAR_EXPRESSION

@@ -113,7 +113,7 @@ def test_they_are_listed(desk: GroupDesk) -> None:
     assert {each[2] for each in listed(desk).values()} == {"Empty"}
 
 
-def test_nobody_writes_over_them(desk: GroupDesk) -> None:
+def test_they_are_not_overwritten(desk: GroupDesk) -> None:
     before = records_of(desk)
     for group_id in ("s", "k"):
         assert desk.join(group_id).answer.error_code == INCONSISTENT_GROUP_PROTOCOL

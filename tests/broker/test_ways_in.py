@@ -313,7 +313,7 @@ class TestStored:
             }
 
     @pytest.mark.parametrize("order", [1, -1])
-    def test_what_lets_somebody_in_stays_in_force_next_to_what_does_not(self, tmp_path: Path, order: int) -> None:
+    def test_configs_that_admit_clients_stay_in_force_next_to_others(self, tmp_path: Path, order: int) -> None:
         configs = {"max_connections_per_ip": "0", "max_connections_per_ip_overrides": "127.0.0.1:7"}
         store_configs(tmp_path, max_connections="0", **dict([*configs.items()][::order]))
         with serving(tmp_path) as broker:

@@ -66,7 +66,7 @@ def test_without_leave_nothing_can_be_changed(visit: Visit, stores: Stores) -> N
     assert contents(stores["shop"]) == before
 
 
-def test_a_directory_that_somebody_writes_to_is_left_alone(visit: Visit, stores: Stores, tmp_path: Path) -> None:
+def test_a_directory_that_is_being_written_to_is_left_alone(visit: Visit, stores: Stores, tmp_path: Path) -> None:
     directory = stores.copied("shop", tmp_path / "data")
     with (
         duralog.open(directory, KEEP_EVERYTHING) as store,

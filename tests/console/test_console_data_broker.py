@@ -133,7 +133,7 @@ def test_partitions_have_offsets_and_no_segments(broker: TestBroker, source: Bro
         source.records("orders", 2)
 
 
-def test_what_only_files_tell_says_how_to_see_it(source: BrokerSource) -> None:
+def test_the_error_for_facts_of_files_says_how_to_see_them(source: BrokerSource) -> None:
     assert not source.has_files
     for refused in (
         lambda: source.scan_segment("orders", 0, 0),
@@ -231,7 +231,7 @@ def test_a_search_through_a_broker(source: BrokerSource) -> None:
     assert (search.progress().state, search.progress().share) == (RunState.DONE, 1.0)
 
 
-def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path, nobody: socket.socket) -> None:
+def test_a_broker_that_stops_is_reported_and_found_again(tmp_path: Path, nobody: socket.socket) -> None:
     def started() -> Broker:
         listening = Listening.at(Address("127.0.0.1", nobody.getsockname()[1]))
         return Broker(str(tmp_path / "data"), config=BrokerConfig.of(KEEP), listening=listening)

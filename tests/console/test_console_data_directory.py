@@ -89,7 +89,7 @@ def test_records_older_than_the_default_retention_are_a_note(tmp_path: Path, sou
 
 
 @pytest.mark.parametrize("kind", ["golden", "shop"])
-def test_it_tells_what_the_store_tells(stores: Any, sources: Any, kind: str) -> None:
+def test_it_reports_the_same_as_the_store(stores: Any, sources: Any, kind: str) -> None:
     source = sources(stores[kind])
     store = Store(str(stores[kind]), read_only=True)
     overview = source.overview()
@@ -118,7 +118,7 @@ def test_it_tells_what_the_store_tells(stores: Any, sources: Any, kind: str) -> 
             assert (shown[0].offset if shown else None) == (None if first is None else first.offset)
 
 
-def test_segments_tell_their_files_and_indexes(stores: Any, sources: Any) -> None:
+def test_segments_show_their_files_and_indexes(stores: Any, sources: Any) -> None:
     source = sources(stores["shop"])
     facts = source.partition("orders", 0)
     folder = stores["shop"] / "orders-0"
@@ -186,7 +186,7 @@ def test_hostile_names_and_bytes_pass_through(stores: Any, sources: Any) -> None
             source.partition("hostile", number)
 
 
-def test_damage_is_told_and_the_rest_is_shown(stores: Any, sources: Any) -> None:
+def test_damage_is_reported_and_the_rest_is_shown(stores: Any, sources: Any) -> None:
     source = sources(stores["damaged"])
     page = source.records("orders", 0, limit=1_000)
     assert len(page.records) == ORDERS - ORDERS_A_SEGMENT
@@ -274,7 +274,7 @@ def test_a_compaction_needs_to_be_allowed(stores: Any, sources: Any) -> None:
     assert command == f"duralog compact {stores['shop']} --topic profiles --partition 0"
 
 
-def test_a_compaction_does_what_was_told(stores: Any, sources: Any, tmp_path: Path) -> None:
+def test_a_compaction_does_what_was_explained(stores: Any, sources: Any, tmp_path: Path) -> None:
     directory = stores.copied("shop", tmp_path / "data")
     source = sources(directory, allow_changes=True)
     told = source.rehearsal("profiles", 0)
@@ -303,7 +303,7 @@ def test_a_compaction_does_what_was_told(stores: Any, sources: Any, tmp_path: Pa
         source.compact("orders", 0)
 
 
-def test_a_compaction_waits_for_nobody(stores: Any, sources: Any, tmp_path: Path) -> None:
+def test_a_compaction_does_not_wait_for_readers(stores: Any, sources: Any, tmp_path: Path) -> None:
     directory = stores.copied("shop", tmp_path / "data")
     source = sources(directory, allow_changes=True)
     with duralog.open(directory, KEEP_EVERYTHING):
@@ -316,7 +316,7 @@ def test_a_compaction_waits_for_nobody(stores: Any, sources: Any, tmp_path: Path
     assert source.overview().held_by is None
 
 
-def test_a_lock_that_nobody_could_see_fails_the_run(
+def test_a_lock_without_effect_fails_the_run(
     stores: Any, sources: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in another container."""
@@ -381,7 +381,7 @@ def test_a_topic_that_vanishes_is_unknown(stores: Any, sources: Any, tmp_path: P
         source.topic("orders")
 
 
-def test_a_directory_that_vanishes_is_not_told_as_a_deleted_topic(stores: Any, sources: Any, tmp_path: Path) -> None:
+def test_a_missing_directory_is_not_reported_as_a_deleted_topic(stores: Any, sources: Any, tmp_path: Path) -> None:
     directory = stores.copied("shop", tmp_path / "data")
     source = sources(directory)
     directory.rename(tmp_path / "elsewhere")
@@ -459,7 +459,7 @@ def test_the_background_thread_looks_and_ends(stores: Any, tmp_path: Path) -> No
     source.close()
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "file").touch()
     for path, words in (

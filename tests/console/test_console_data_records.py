@@ -288,7 +288,7 @@ def damage(log: PartitionLog, at_offset: int, change: bytes = b"\xff", shift: in
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_damaged_batch_is_told_and_left_out(shown: Shown, codec: str) -> None:
+def test_a_damaged_batch_is_reported_and_skipped(shown: Shown, codec: str) -> None:
     for first in range(0, 50, 10):
         shown.log.append(records(10, first), codec=codec)
     damage(shown.log, 25)
@@ -387,7 +387,7 @@ def test_a_search_finds_all_records_of_a_key(shown: Shown, codec: str) -> None:
     assert found_by(shown, b"k3", from_offset=102) == ([], RunState.DONE, 102)
 
 
-def test_a_search_stops_at_its_limit_and_goes_on_from_there(shown: Shown) -> None:
+def test_a_search_stops_at_its_limit_and_continues_from_there(shown: Shown) -> None:
     shown.log.append(records(100))
     everything: list[int] = []
     offset, state = 0, RunState.STOPPED
@@ -431,9 +431,7 @@ def test_a_search_can_be_stopped_and_only_some_run_at_a_time(shown: Shown, monke
     assert found_by(shown, b"k1", limit=1_000)[1] is RunState.DONE
 
 
-def test_a_search_that_was_stopped_goes_on_where_it_has_not_looked(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_search_continues_where_it_ended(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it is stopped between the records of one step, after some of them were found."""
     shown.log.append(records(50), codec="none")
     shown.log.append(records(50, 50), codec="lz4")
@@ -457,7 +455,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_has_not_looked(
     assert found + more == list(range(3, 100, 5))
 
 
-def test_a_search_in_a_topic_that_vanishes_is_told(shown: Shown) -> None:
+def test_a_search_in_a_topic_that_vanishes_is_reported(shown: Shown) -> None:
     shown.log.append(records(10))
     shown.source.step()
     shown.store.delete_topic("t")

@@ -101,7 +101,7 @@ def test_deleted_records_are_not_counted(store: Store, clock: Clock) -> None:
     assert topic.records == 18
 
 
-def test_a_directory_that_goes_away_is_told_and_found_again(store: Store, clock: Clock, tmp_path: Path) -> None:
+def test_a_directory_that_disappears_is_reported_and_found_again(store: Store, clock: Clock, tmp_path: Path) -> None:
     append(store)
     copy = str(copied(store, tmp_path))
     looking = DirectorySnapshots(copy, BrokerConfig.of({"log.retention.ms": -1}), clock)

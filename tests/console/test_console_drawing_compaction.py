@@ -136,7 +136,7 @@ def test_the_bars_of_a_rehearsal_add_up() -> None:
     assert rehearsal_bars(replace(rehearsal, would_run=False)) == []
 
 
-def test_a_result_tells_before_after_and_why() -> None:
+def test_a_result_shows_before_after_and_why() -> None:
     before, after = result_bars(RESULT)
     assert sum(part.size for part in before) == sum(part.size for part in after) == 1_000
     assert "60 %" in after[-1].words
@@ -165,7 +165,7 @@ def test_progress_in_words() -> None:
     assert progress_words(second) == "Rewriting, round 2: 512 B of 1 KiB, kept 120 of 400 records"
 
 
-def test_offsets_beside_the_picture() -> None:
+def test_offsets_next_to_the_picture() -> None:
     figures = {figure.marker: figure for figure in offset_figures(LOG, IN_UTC)}
     assert [figure.value for figure in figures.values()] == ["0", "100", "200", "390", "400", "400"]
     assert figures["first-uncleanable-offset"].about == "a transaction is open since offset 18,300"
@@ -192,7 +192,7 @@ def test_a_segment_without_an_index_says_so() -> None:
 
 
 @pytest.mark.parametrize(("last", "share"), [(99, "50 % of its offsets"), (None, "")])
-def test_a_read_segment_tells_how_much_is_left(last: int | None, share: str) -> None:
+def test_a_read_segment_shows_how_much_is_left(last: int | None, share: str) -> None:
     scan = SegmentScan(
         base_offset=0,
         batches=5,

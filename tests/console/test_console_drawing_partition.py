@@ -244,7 +244,7 @@ def test_labels_never_lie_on_each_other(places: list[float], width: int) -> None
 
 
 @pytest.mark.parametrize("dirty", range(0, 1000, 50))
-def test_lines_of_labels_pass_beside_the_labels_below(dirty: int) -> None:
+def test_lines_of_labels_do_not_cross_the_labels_below(dirty: int) -> None:
     facts = partition(in_a_row((1000, 1)), start=0, dirty=dirty, uncleanable=max(dirty, 950))
     placed = place(marks_of(facts, axis_for(facts, AxisKind.OFFSETS, 960)), 960)
     for higher in placed:
@@ -294,7 +294,7 @@ def test_heights_and_edges_of_no_segments() -> None:
     assert blocks_of((), axis_for(partition(in_a_row((1, 1))), AxisKind.OFFSETS, 100)) == []
 
 
-def test_days_are_told_where_the_log_crosses_midnight() -> None:
+def test_days_are_shown_where_the_log_crosses_midnight() -> None:
     late = [segment(0, 100), segment(100, 10_000_000, is_active=True)]
     svg = draw(partition(late), AxisKind.OFFSETS, 960, zone=UTC).svg
     assert "14 Nov 22:13" in svg

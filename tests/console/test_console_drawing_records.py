@@ -80,7 +80,7 @@ def test_json_keeps_what_reading_it_would_lose() -> None:
     assert "".join("".join(part for _, part in tokens).split()) == text.replace(" ", "")
 
 
-def test_tokens_are_told_apart() -> None:
+def test_tokens_are_distinguished() -> None:
     tokens = pretty_json('{"key": ["text", 1, true, null]}')
     assert tokens is not None
     assert [(kind, part) for kind, part in tokens if kind is not Kind.PLAIN] == [
@@ -134,7 +134,7 @@ def test_hidden_characters_are_seen(hidden: str) -> None:
         (b"a\x00b", Form.HEX),
     ],
 )
-def test_bytes_take_the_form_that_tells_most(data: bytes | None, form: Form) -> None:
+def test_bytes_are_shown_in_the_most_readable_form(data: bytes | None, form: Form) -> None:
     assert shown(data).form is form
 
 
@@ -177,7 +177,7 @@ def test_copies_are_the_bytes_as_they_are() -> None:
     assert copied(None) == ""
 
 
-def test_rows_tell_kinds_apart() -> None:
+def test_rows_distinguish_kinds() -> None:
     assert row_of(record(), IN_UTC)["tag"] == ""
     assert row_of(record(value=None), IN_UTC)["tag"] == "tombstone"
     assert row_of(record(kind=RecordKind.ABORTED), IN_UTC)["tag"] == "aborted"

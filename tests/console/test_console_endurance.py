@@ -62,7 +62,7 @@ def test_a_clock_that_is_set_back_makes_no_rate_negative(directory: Path) -> Non
     source.close()
 
 
-def test_what_nobody_expected_is_told_once_for_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_logged_once_for_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
     is_over = threading.Event()
     outcomes: list[Exception | None] = [KeyError("a"), KeyError("a"), KeyError("b"), None, KeyError("b")]
 
@@ -80,7 +80,9 @@ def test_what_nobody_expected_is_told_once_for_as_long_as_it_lasts(caplog: pytes
     assert caplog.messages == [f"the refresh of the source failed: KeyError('{name}')" for name in "abb"]
 
 
-def test_only_so_many_logs_are_explained_at_a_time(source: DirectorySource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_explanations_at_a_time_is_bounded(
+    source: DirectorySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     most = directory_runs._MOST_REHEARSALS
     monkeypatch.setattr(directory_runs, "_REHEARSAL_PATIENCE_SECONDS", 0.01)
     begun, go_on = threading.Semaphore(0), threading.Event()
@@ -135,7 +137,7 @@ def test_a_console_that_ends_does_not_wait_for_an_explanation(source: DirectoryS
         source.rehearsal("profiles", 0)
 
 
-def test_what_nobody_waits_for_is_not_read_to_its_end(source: DirectorySource) -> None:
+def test_an_abandoned_read_does_not_continue_to_the_end(source: DirectorySource) -> None:
     with duralog.Store(source.path) as store:
         store.partition("profiles", 0).roll()
     source.step()
@@ -241,7 +243,7 @@ class _Builders(dict[str, Any]):
         return lambda build: self.setdefault(path, build)
 
 
-def test_what_is_wrong_is_told_for_as_long_as_it_is(toolkit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_shown_for_as_long_as_it_is(toolkit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from duralog.console.ui.layout import live
 
     in_sight: list[str] = []

@@ -36,7 +36,7 @@ def test_an_empty_directory_says_what_to_do(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("kind", ["golden", "shop"])
-def test_every_topic_stands_in_the_overview(visit: Visit, stores: Stores, kind: str) -> None:
+def test_every_topic_is_in_the_overview(visit: Visit, stores: Stores, kind: str) -> None:
     tab = visit(kind)
     tab.part("internal-topics").check()
     table = tab.table("topics")

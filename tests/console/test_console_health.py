@@ -50,7 +50,7 @@ def test_a_verdict_is_one_line_and_problems_fit_a_phone(visit: Visit) -> None:
     assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
-def test_the_quarantine_tells_what_recovery_took_out(visit: Visit) -> None:
+def test_the_quarantine_lists_what_recovery_removed(visit: Visit) -> None:
     table = visit("damaged", "/health").table("quarantine")
     expect(table.rows).to_have_count(1)
     expect(table.rows.first).to_contain_text("orders-1")

@@ -92,7 +92,7 @@ def test_segments_are_drawn_to_scale(visit: Visit) -> None:
     assert max(widths) - min(widths) < 3
 
 
-def test_a_segment_tells_its_files_and_its_codecs(visit: Visit, stores: Stores) -> None:
+def test_a_segment_shows_its_files_and_its_codecs(visit: Visit, stores: Stores) -> None:
     tab = visit("shop", "/topic/orders/0")
     tab.page.locator(f'[data-testid=segment][data-base-offset="{ORDERS_A_SEGMENT}"]').hover()
     details = tab.part("segment-details")
@@ -133,7 +133,7 @@ def test_the_clean_and_the_dirty_part(visit: Visit, stores: Stores, tmp_path: Pa
         expect(tab.part("picture").locator("rect.dirty").first).to_be_visible()
 
 
-def test_a_heading_and_the_picture_change_while_somebody_writes(visit: Visit, stores: Stores, tmp_path: Path) -> None:
+def test_heading_and_picture_change_during_writes(visit: Visit, stores: Stores, tmp_path: Path) -> None:
     directory = stores.copied("shop", tmp_path / "data")
     with duralog.open(directory, KEEP_EVERYTHING) as store, RunningConsole(str(directory)) as console:
         tab, topic = visit(console, "/topic/orders/0"), visit(console, "/topic/orders")

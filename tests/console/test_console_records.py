@@ -123,7 +123,7 @@ def test_tombstones_are_marked(visit: Visit) -> None:
     expect(record(tab, 8)).not_to_contain_text("tombstone")
 
 
-def test_markers_and_aborted_records_of_kafka_are_told(visit: Visit, stores: Stores) -> None:
+def test_markers_and_aborted_records_of_kafka_are_marked(visit: Visit, stores: Stores) -> None:
     with duralog.open(stores["golden"], read_only=True) as store:
         log = store.partition("txn", 0)
         seen = {one.offset for one in log.read(log.start_offset)}

@@ -146,7 +146,7 @@ def test_what_no_page_says_is_refused_without_a_socket_too(consoles: Consoles, b
     assert ask(consoles("shop"), SOCKET, method="POST", body=body).status == 400
 
 
-def test_a_socket_for_a_page_that_nobody_has_is_refused(consoles: Consoles) -> None:
+def test_a_socket_for_an_unknown_page_is_refused(consoles: Consoles) -> None:
     assert ask(consoles("shop"), f"{SOCKET}&implicit_handshake=true").status == 400
 
 

@@ -52,7 +52,7 @@ def test_no_example_deletes_anything_of_its_user(tmp_path: Path, example: list[s
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-def test_what_an_example_made_is_made_anew(tmp_path: Path) -> None:
+def test_the_folder_of_an_example_is_recreated(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     make_anew(folder)
     (folder / "log").mkdir()

@@ -132,7 +132,7 @@ def test_records_are_found_by_time(log: duralog.PartitionLog) -> None:
     assert log.offset_for_timestamp(THEN_MS + 51) is None
 
 
-def test_offsets_and_segments_tell_what_there_is(log: duralog.PartitionLog) -> None:
+def test_offsets_and_segments_are_those_of_the_log(log: duralog.PartitionLog) -> None:
     log.append([record("a", timestamp_ms=THEN_MS + number) for number in (1, 9, 3)])
     log.roll()
     log.append([record("b")])
@@ -185,7 +185,7 @@ def test_every_error_is_one_of_duralogs(data: Path, store: duralog.Store, log: d
     assert issubclass(duralog.StoreLocked, duralog.DuralogError)
 
 
-def test_damage_is_told_with_its_place_and_not_read(log: duralog.PartitionLog) -> None:
+def test_damage_is_reported_with_its_place_and_not_read(log: duralog.PartitionLog) -> None:
     log.append([record("a")])
     log.append([record("b")])
     log.roll()
@@ -202,7 +202,7 @@ def test_damage_is_told_with_its_place_and_not_read(log: duralog.PartitionLog) -
 # Reading only
 
 
-def test_a_reader_takes_no_lock_and_changes_nothing_while_somebody_writes(
+def test_a_reader_takes_no_lock_and_changes_nothing_during_writes(
     data: Path, store: duralog.Store, log: duralog.PartitionLog
 ) -> None:
     log.append([record("a"), record("b")])

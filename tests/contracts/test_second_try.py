@@ -39,7 +39,7 @@ def run_tests(folder: Path, **files: str) -> tuple[int, str]:
     return ran.returncode, ran.stdout
 
 
-def test_what_passes_on_the_second_try_is_told(tmp_path: Path) -> None:
+def test_what_passes_on_the_second_try_is_reported(tmp_path: Path) -> None:
     status, said = run_tests(tmp_path, chance=UNSTEADY)
     assert status == 0
     assert "AssertionError: by chance" in said

@@ -68,7 +68,7 @@ def test_a_how_to_page_says_what_can_go_wrong(page: Path) -> None:
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.name)
-def test_a_picture_stands_alone_in_light_and_dark(picture: Path) -> None:
+def test_a_picture_is_self_contained_in_light_and_dark(picture: Path) -> None:
     text = picture.read_text(encoding="utf-8")
     drawing = ElementTree.fromstring(text)
     assert drawing.get("role") == "img"

@@ -48,7 +48,7 @@ def test_files_set_up_and_blocks_that_run(tmp_path: Path) -> None:
     assert all(command.is_true for command in shown_commands.run(text, tmp_path))
 
 
-def test_a_block_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failed_block_is_reported(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         shown_commands.run(page("```python run", "raise SystemExit(3)", "```"), tmp_path)
 

@@ -36,7 +36,7 @@ def values(log: PartitionLog, isolation: str = "read_uncommitted") -> list[int]:
     return [int(found.value or b"") for found in log.read(log.start_offset, isolation=isolation)]
 
 
-def test_a_new_start_does_not_vouch_for_records_that_were_never_synced() -> None:
+def test_a_new_start_does_not_count_unsynced_records_as_durable() -> None:
     """The recovery point is checkpointed before the start is: then the old start is back, with what is behind it."""
     _, partition, log = opened()
     append(log, 0, 1, 2)

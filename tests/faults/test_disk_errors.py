@@ -221,7 +221,7 @@ def test_an_append_that_cannot_be_flushed_for_lack_of_descriptors_is_the_last() 
     assert log.in_doubt
 
 
-def test_a_sync_that_fails_in_the_background_is_told_at_the_next_append() -> None:
+def test_a_failed_background_sync_is_raised_at_the_next_append() -> None:
     files, partition, log = opened()
     log.append([record(1)])
     log.roll()
@@ -280,7 +280,7 @@ def test_a_failed_rename_does_not_keep_a_segment_alive() -> None:
     assert numbers(reopened) == list(range(30, 41))
 
 
-def test_a_read_that_fails_is_told_and_the_next_one_succeeds() -> None:
+def test_a_failed_read_is_reported_and_the_next_one_succeeds() -> None:
     files, _, log = opened()
     for number in range(3):
         log.append([record(number)])

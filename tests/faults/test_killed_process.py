@@ -42,7 +42,7 @@ def append_until_killed(directory: Path, first_number: int, lines: int) -> int:
     return int(complete[-1]) if complete else vouched
 
 
-def test_a_killed_process_loses_nothing_that_it_vouched_for(tmp_path: Path, randomised: int) -> None:
+def test_a_killed_process_loses_nothing_that_it_confirmed(tmp_path: Path, randomised: int) -> None:
     random = Random(0)
     vouched = end = 0
     for _ in range(ROUNDS * randomised):

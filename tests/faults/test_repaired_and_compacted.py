@@ -361,7 +361,7 @@ def test_a_log_without_its_end_counts_as_new_for_readers_too() -> None:
     assert log.files.contents() == before
 
 
-def test_a_new_log_is_not_there_beside_the_checkpoint_of_another_one() -> None:
+def test_a_new_log_ignores_the_checkpoint_of_another_one() -> None:
     log = Log(CrashingFiles())
     with log.open():
         pass
@@ -378,9 +378,7 @@ def test_a_new_log_is_not_there_beside_the_checkpoint_of_another_one() -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 @pytest.mark.parametrize("damage", [break_version, break_length, break_offset])
-def test_a_tombstone_stays_while_a_value_of_its_key_may_lie_in_a_segment_that_nobody_can_read(
-    damage: Damage, place: int
-) -> None:
+def test_a_tombstone_stays_while_an_unreadable_segment_may_hold_a_value_of_its_key(damage: Damage, place: int) -> None:
     log = Log(CrashingFiles())
     broken: list[tuple[bytes, bytes | None]] = [(b"b", b"1"), (b"c", b"1"), (b"d", b"1"), (b"f", b"1")]
     broken[place] = (KEY, b"value")

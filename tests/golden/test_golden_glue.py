@@ -30,7 +30,7 @@ def test_values_are_those_that_were_written() -> None:
     assert decoded.values.to_pylist() == [{"note": None, **line["value"]} for line in LINES]
 
 
-def test_a_file_that_stands_for_unknown_versions() -> None:
+def test_a_file_for_unknown_versions() -> None:
     one = [row for row, line in enumerate(LINES) if "note" in line["value"]]
     writer = RegisteredSchema(type=SchemaType.AVRO, text=json.dumps(LINES[one[0]]["schema"]))
     found = detect_format(PAYLOADS.take(pa.array(one)), SchemaCatalogue(), reader=writer, writer=writer)

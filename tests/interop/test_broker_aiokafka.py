@@ -63,7 +63,7 @@ def test_codecs(serving: ServedDirectory, codec: str | None) -> None:
     run(talk())
 
 
-def test_a_group_goes_on_where_it_stopped(serving: ServedDirectory) -> None:
+def test_a_group_continues_where_it_stopped(serving: ServedDirectory) -> None:
     topic = "aiokafka-group"
 
     async def consumed(count: int) -> set[bytes]:

@@ -101,7 +101,7 @@ def test_codecs(serving: ServedDirectory, admin: AdminClient, codec: str, idempo
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_goes_on_where_it_stopped(serving: ServedDirectory, admin: AdminClient, protocol: str) -> None:
+def test_a_group_continues_where_it_stopped(serving: ServedDirectory, admin: AdminClient, protocol: str) -> None:
     topic = make(admin, f"confluent-group-{protocol}", 3)
     write(serving, topic, values("first", 60))
     settings = {"group.protocol": protocol, "enable.auto.commit": False}

@@ -262,7 +262,7 @@ def chains(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 
 @pytest.mark.parametrize("stage", range(STAGES))
-def test_each_stage_is_the_same_whoever_serves(chains: list[list[Dialog]], stage: int) -> None:
+def test_each_stage_is_the_same_for_every_broker(chains: list[list[Dialog]], stage: int) -> None:
     ours, others = (chain[stage] for chain in chains)
     kafka, duralog = (others, ours) if "kafka" in others.name else (ours, others)
     found = [str(each) for each in differences(f"stage {stage}", kafka.transcript, duralog.transcript)]

@@ -69,7 +69,7 @@ def test_codecs(serving: ServedDirectory, admin: KafkaAdminClient, codec: str | 
     assert found[7].headers == [("number", b"7")]
 
 
-def test_a_group_goes_on_where_it_stopped(serving: ServedDirectory, admin: KafkaAdminClient) -> None:
+def test_a_group_continues_where_it_stopped(serving: ServedDirectory, admin: KafkaAdminClient) -> None:
     topic = make(admin, "kafka-python-group", 3)
     settings = {"bootstrap_servers": serving.bootstrap, "group_id": topic, "auto_offset_reset": "earliest"}
     write(serving, topic, [b"first %d" % number for number in range(60)])

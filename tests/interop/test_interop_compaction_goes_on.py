@@ -210,7 +210,7 @@ class TestEveryTurn:
     def test_kafka_serves_what_duralog_compacted(self, turns: Turns, topic: str) -> None:
         assert turns.served[topic] == turns.compacted[topic]
 
-    def test_kafka_goes_on_compacting(self, turns: Turns, topic: str) -> None:
+    def test_kafka_continues_the_compaction(self, turns: Turns, topic: str) -> None:
         assert state(turns.cleaned_on[topic].committed) == turns.written_on[topic]
         assert turns.written_on[topic] != turns.written[topic]
         assert turns.kafkas_checkpoint[topic] > turns.checkpoint[topic]
@@ -218,7 +218,7 @@ class TestEveryTurn:
         clean = [one for one in turns.cleaned_on[topic].records if one["offset"] < turns.kafkas_checkpoint[topic]]
         assert len({one["key"] for one in clean}) == len(clean)
 
-    def test_duralog_goes_on_from_there(self, turns: Turns, topic: str) -> None:
+    def test_duralog_continues_from_there(self, turns: Turns, topic: str) -> None:
         assert turns.found[topic] == turns.cleaned_on[topic]
         assert turns.found_dirty_from[topic] == turns.kafkas_checkpoint[topic]
         again = turns.compacted_again[topic]

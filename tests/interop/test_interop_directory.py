@@ -305,7 +305,7 @@ def test_kafka_and_duralog_take_turns(kafka: KafkaProcess, tmp_path: Path) -> No
     assert_kafka_agrees(root, directory)
 
 
-def test_a_broker_that_cannot_start_is_told_of_at_once(kafka: KafkaProcess, tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_is_reported_at_once(kafka: KafkaProcess, tmp_path: Path) -> None:
     format_directory(kafka, tmp_path / "store", node_id=NODE_ID)
     with (
         pytest.raises(KafkaRefusedError, match=r"(?s)ended with code 1.*num\.partitions"),

@@ -123,7 +123,7 @@ def test_every_answer_is_duralogs(served: Served, topic: str, partition: int) ->
 
 
 @pytest.mark.parametrize(("topic", "partition"), LOGS)
-def test_duralog_goes_on_from_there(served: Served, topic: str, partition: int) -> None:
+def test_duralog_continues_from_there(served: Served, topic: str, partition: int) -> None:
     view = served.found[topic, partition]
     assert view == served.left[topic, partition]
     assert view.values[-1] == b"Kafka's".hex()

@@ -55,7 +55,7 @@ def test_a_failure_leaves_nothing_behind(source: Path, cache: Path) -> None:
     assert list(cache.glob("jars-*")) == []
 
 
-def test_whoever_comes_second_waits_and_takes_what_the_first_made(source: Path) -> None:
+def test_the_second_caller_waits_and_uses_the_result_of_the_first(source: Path) -> None:
     made: list[Path] = []
     second_has_come = threading.Event()
 

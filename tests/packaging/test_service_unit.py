@@ -110,7 +110,7 @@ def test_little_is_open_to_it() -> None:
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])
-def test_ready_and_stopping_are_told(tmp_path: Path, is_abstract: bool) -> None:
+def test_ready_and_stopping_are_notified(tmp_path: Path, is_abstract: bool) -> None:
     name = f"@duralog-test-{os.getpid()}" if is_abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(name.replace("@", "\0", 1) if is_abstract else name)
@@ -129,7 +129,7 @@ def test_ready_and_stopping_are_told(tmp_path: Path, is_abstract: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "relative", "/nowhere/at/all", "@nobody-listens-here", "/" + "x" * 200])
-def test_nobody_to_tell(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_no_service_manager(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", name)
     service_manager.notify(service_manager.READY)
     monkeypatch.delenv("NOTIFY_SOCKET")

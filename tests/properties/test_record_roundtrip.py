@@ -223,7 +223,7 @@ def test_a_flipped_bit_is_seen_or_is_where_nothing_guards(data: st.DataObject) -
 
 
 @given(LOGS, st.data())
-def test_any_damage_ends_in_records_or_in_a_told_fault(log: bytes, data: st.DataObject) -> None:
+def test_any_damage_gives_records_or_a_fault(log: bytes, data: st.DataObject) -> None:
     damaged = bytearray(log)
     for _ in range(data.draw(st.integers(1, 6))):
         position = data.draw(st.integers(0, len(damaged) - 1))
@@ -233,7 +233,7 @@ def test_any_damage_ends_in_records_or_in_a_told_fault(log: bytes, data: st.Data
 
 
 @given(st.binary(max_size=300), st.integers(0, 2), st.integers(0, 7), st.integers(-1, 300))
-def test_any_bytes_behind_a_sound_header_end_in_records_or_in_a_told_fault(
+def test_any_bytes_after_a_sound_header_give_records_or_a_fault(
     body: bytes, magic: int, codec: int, count: int
 ) -> None:
     layout = (MESSAGE_V0, MESSAGE_V1, BATCH_V2)[magic]

@@ -190,7 +190,7 @@ def test_damage_in_what_arrives_is_read_from_another_copy(nodes: list[Path]) -> 
     assert query.copies == {"broker-1", "broker-2"}
 
 
-def test_an_unclean_election_below_where_the_query_stands_is_data_loss(nodes: list[Path]) -> None:
+def test_an_unclean_election_below_the_query_is_data_loss(nodes: list[Path]) -> None:
     strict, patient = Query(nodes), Query(nodes, failOnDataLoss="false")
     assert strict.batch() == patient.batch() == list(range(60))
     with duralog.open(nodes[2]) as store:

@@ -93,21 +93,21 @@ def test_every_kind_of_command_was_given_and_refused(story: Story) -> None:
     assert any(not account.is_open for account in story.bank.accounts.values())
 
 
-def test_the_store_tells_the_state_at_any_time(story: Story) -> None:
+def test_the_store_has_the_state_at_any_time(story: Story) -> None:
     assert state_of(story.store) == story.bank.accounts == story.accounts_before(None)
     for time_ms in moments(story, 40):
         assert state_of(story.store, time_ms) == story.accounts_before(time_ms), time_ms
 
 
 @pytest.mark.spark
-def test_spark_tells_the_same(story: Story, spark: SparkSession) -> None:
+def test_spark_reports_the_same(story: Story, spark: SparkSession) -> None:
     assert state_with_spark(spark, story.path) == story.accounts_before(None)
     for time_ms in moments(story, 2)[2:]:
         assert state_with_spark(spark, story.path, time_ms) == story.accounts_before(time_ms), time_ms
 
 
 @pytest.mark.spark
-def test_the_snapshot_job_tells_the_same(story: Story, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_snapshot_job_reports_the_same(story: Story, spark: SparkSession, tmp_path: Path) -> None:
     for number, time_ms in enumerate([None, *moments(story, 2)[3:]]):
         found = state_by_snapshot(spark, story.path, str(tmp_path / str(number)), time_ms)
         assert found == story.accounts_before(time_ms), time_ms

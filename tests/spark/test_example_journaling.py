@@ -76,7 +76,7 @@ def test_several_changes_of_a_user_in_one_step(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.since_spark("4.2")
-def test_the_job_goes_on_where_it_stopped(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_job_continues_where_it_stopped(tmp_path: Path, spark: SparkSession) -> None:
     """Batch after batch, with users that are forgotten, and the state read back in between."""
     paths = str(tmp_path / "clicks"), str(tmp_path / "journal")
     with duralog.open(paths[0]) as store:

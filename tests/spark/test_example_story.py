@@ -28,7 +28,7 @@ def test_the_stream_is_the_same_each_time_and_in_order() -> None:
         assert chunk.table["key"][0].as_py() == f"product-{chunk.products[0]}".encode()
 
 
-def test_what_is_told_of_the_written_changes_is_in_the_log(tmp_path: Path) -> None:
+def test_reported_changes_are_in_the_log(tmp_path: Path) -> None:
     written = write_changes(str(tmp_path), 120_000, 500)
     latest: dict[bytes, bytes | None] = {}
     counts: dict[bytes, int] = {}

@@ -60,7 +60,7 @@ def test_progress_ends_with_everything_done(spark: SparkSession) -> None:
     assert all(before.weight_done <= after.weight_done for before, after in pairwise(seen))
 
 
-def test_progress_is_told_while_tasks_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_is_reported_while_tasks_run(spark: SparkSession, tmp_path: Path) -> None:
     """The second task waits for the driver to have heard of the first one."""
     heard = tmp_path / "heard"
 

@@ -128,7 +128,7 @@ def test_reports_are_those_of_a_store(spark: SparkSession, path: Path) -> None:
     assert told["per_partition"][2]["aborted_records"] > 0
 
 
-def test_a_dry_run_tells_what_happens_then(spark: SparkSession, path: Path) -> None:
+def test_a_dry_run_reports_what_the_run_does(spark: SparkSession, path: Path) -> None:
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in path.rglob("*") if file.is_file()}
     with open_store(path, NOW_MS):
         inside = {file for file in path.rglob("*") if file.is_file()}
@@ -188,7 +188,7 @@ def test_one_that_fails_costs_the_others_nothing(spark: SparkSession, path: Path
     assert "belongs to another topic" in str(again.failures[0].failure)
 
 
-def test_damage_is_told_and_carried_along(spark: SparkSession, path: Path) -> None:
+def test_damage_is_reported_and_copied(spark: SparkSession, path: Path) -> None:
     log = sorted((path / "changes-0").glob("*.log"))[1]
     data = bytearray(log.read_bytes())
     data[100] ^= 1
@@ -283,7 +283,7 @@ def test_both_passes_of_the_shuffled_form_show_how_far_they_are(spark: SparkSess
     assert ends == {"compact changes-1: keys": 0, "compact changes-1": 0}
 
 
-def test_a_worker_that_dies_is_told_in_a_sentence(
+def test_a_dead_worker_is_reported_in_a_sentence(
     spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(path)

@@ -120,5 +120,5 @@ def test_the_command(spark: SparkSession, store: Path, tmp_path: Path, style: li
     assert contents(store).keys() == contents(other).keys()
 
 
-def test_a_default_that_decides_is_told(spark: SparkSession, store: Path) -> None:
+def test_a_default_in_force_is_reported(spark: SparkSession, store: Path) -> None:
     assert "Kafka's default of 7 days" in run("job", "retain", "--dry-run", store).stdout

@@ -75,7 +75,7 @@ def test_a_new_checkpoint_is_a_new_query(spark: SparkSession, tmp_path: Path) ->
     assert numbers_in(store) == sorted([*range(20)] * 2)
 
 
-def test_a_query_that_cannot_write_leaves_nothing_and_goes_on_later(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_cannot_write_leaves_nothing_and_continues_later(spark: SparkSession, tmp_path: Path) -> None:
     source, store, checkpoint = tmp_path / "in", tmp_path / "store", tmp_path / "checkpoint"
     add_input(source, "a", 0, 20)
     with pytest.raises(Exception, match="there is no option colour"):

@@ -128,7 +128,7 @@ def test_the_size_of_splits_changes_nothing(spark: SparkSession, logs: str, spli
     assert sorted(map(tuple, found)) == [(partition, offset) for partition in range(2) for offset in range(1000)]
 
 
-def test_at_least_so_many_partitions(spark: SparkSession, logs: str) -> None:
+def test_at_least_this_many_partitions(spark: SparkSession, logs: str) -> None:
     assert read(spark, logs, subscribe="orders").rdd.getNumPartitions() == 1
     assert read(spark, logs, subscribe="orders", minPartitions="6").rdd.getNumPartitions() >= 6
 
@@ -249,7 +249,7 @@ def test_assigned_partitions(spark: SparkSession, logs: str) -> None:
         ({"fs.region": "x"}, "region"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_a_sentence(
+def test_what_cannot_be_read_is_reported_in_a_sentence(
     spark: SparkSession, logs: str, options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(AnalysisException, match=told) as error:
@@ -283,7 +283,7 @@ def test_a_directory_that_is_no_log(spark: SparkSession, tmp_path: Path) -> None
 # What is planned
 
 
-def test_a_plan_tells_what_it_leaves_out(logs: str) -> None:
+def test_a_plan_lists_what_it_leaves_out(logs: str) -> None:
     whole = explain(logs, subscribe="orders")
     part = explain(
         logs,

@@ -137,7 +137,7 @@ def test_columns_that_cannot_be() -> None:
         Columns(StructType().add("offset", "long"), options(columns="key"))
 
 
-def test_an_error_of_ours_is_told_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expected_error_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     with pytest.raises(ZeroDivisionError), plain_errors():
         _ = 1 / 0

@@ -150,7 +150,7 @@ def test_no_damage_leaves_no_report(spark: SparkSession, damaged: Path, tmp_path
     assert not (tmp_path / "bad").exists()
 
 
-def test_damage_that_nobody_would_be_told_of_is_refused(spark: SparkSession, damaged: Path) -> None:
+def test_damage_that_could_not_be_reported_is_refused(spark: SparkSession, damaged: Path) -> None:
     with pytest.raises(AnalysisException, match="read the column _corrupt, too, or give badRecordsPath"):
         read(spark, damaged, mode="PERMISSIVE", columns="offset")
     with pytest.raises(AnalysisException, match="read the column _corrupt, too, or give badRecordsPath"):

@@ -74,7 +74,7 @@ def expected(*ranges: tuple[str, int, int, int]) -> list[tuple[str, int, int]]:
     return sorted((topic, partition, offset) for topic, partition, a, b in ranges for offset in range(a, b))
 
 
-def test_a_query_that_is_started_again_goes_on_where_it_stood(store: Store, query: Query) -> None:
+def test_a_restarted_query_continues_where_it_was(store: Store, query: Query) -> None:
     fill(store, 0, 10)
     fill(store, 1, 5)
     progress = query.run()
@@ -235,7 +235,7 @@ def test_loss_is_an_error_or_is_passed_over(store: Store, query: Query) -> None:
     assert query.rows() == expected(("a", 0, 0, 10), ("a", 0, 20, 22))
 
 
-def test_what_is_not_there_is_told_in_a_sentence(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+def test_what_does_not_exist_is_reported_in_a_sentence(spark: SparkSession, store: Store, tmp_path: Path) -> None:
     reader = spark.readStream.format("duralog").option("subscribe", "nope")
     query = reader.load(store.path).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
     with pytest.raises(StreamingQueryException, match="there is no topic nope in"):
@@ -243,7 +243,7 @@ def test_what_is_not_there_is_told_in_a_sentence(spark: SparkSession, store: Sto
 
 
 @pytest.mark.parametrize("available_now", [True, False])
-def test_what_is_refused_is_told_in_a_sentence(
+def test_what_is_refused_is_reported_in_a_sentence(
     spark: SparkSession, store: Store, tmp_path: Path, available_now: bool
 ) -> None:
     """With a schema of the user's, nothing is looked at before the query starts."""

@@ -209,7 +209,7 @@ def test_a_committed_reader_stops_at_an_open_transaction(store: Store) -> None:
 # Limits
 
 
-def test_spark_is_told_of_a_limit() -> None:
+def test_spark_gets_the_limit() -> None:
     def limit(**options: str) -> object:
         return DuralogStreamReader(
             schema_of(parsed := ReadOptions.of({"path": "x", **options}, streaming=True)), parsed
@@ -366,7 +366,7 @@ def test_a_log_that_ends_before_the_query_stood(store: Store) -> None:
     assert rows(patient, start, end) == []
 
 
-def test_a_topic_that_is_made_anew_while_the_query_runs(store: Store) -> None:
+def test_a_topic_that_is_created_again_while_the_query_runs(store: Store) -> None:
     """By its offsets it could be the one before, grown on."""
     fill(store, "a", 0, 3)
     query, patient = reader(store), reader(store, failOnDataLoss="false")
@@ -381,7 +381,7 @@ def test_a_topic_that_is_made_anew_while_the_query_runs(store: Store) -> None:
     assert [patient.latestOffset(start, ALL) for _ in range(2)] == [{"a": {"0": 5, "1": 0}}] * 2
 
 
-def test_a_topic_that_is_made_anew_between_an_end_and_its_tasks(store: Store) -> None:
+def test_a_topic_that_is_created_again_between_an_end_and_its_tasks(store: Store) -> None:
     fill(store, "a", 0, 5)
     query, patient = reader(store), reader(store, failOnDataLoss="false")
     start = query.initialOffset()

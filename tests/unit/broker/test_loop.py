@@ -206,7 +206,7 @@ class TestLoop:
 
 
 class TestWorkers:
-    def test_results_and_errors_are_told_on_the_loop(self, loop: EventLoop) -> None:
+    def test_results_and_errors_are_delivered_on_the_loop(self, loop: EventLoop) -> None:
         workers = Workers(loop.call_soon)
         told: list[tuple[Any, str]] = []
 
@@ -252,7 +252,7 @@ class TestWorkers:
         loop.run_turn(0)
         assert told == [1, 2, 3]
 
-    def test_whatever_a_work_ends_with_is_told(self, loop: EventLoop) -> None:
+    def test_every_result_of_work_is_delivered(self, loop: EventLoop) -> None:
         class Panic(BaseException):
             """As a native library raises it."""
 
@@ -277,7 +277,7 @@ class TestLater:
         later.refuse(42, "why")
         assert delivered == [{"code": 42, "message": "why"}]
 
-    def test_who_has_left_is_told_nothing(self) -> None:
+    def test_a_disconnected_client_gets_no_answer(self) -> None:
         delivered: list[object] = []
         left: list[bool] = []
         later = DelayedAnswer(lambda: left.append(True))
@@ -325,7 +325,7 @@ class TestLogLines:
     def test_texts_of_clients_stay_on_one_line(self, text: str, line: str) -> None:
         assert one_line(text) == line
 
-    def test_an_error_tells_where_it_came_from(self) -> None:
+    def test_an_error_names_its_origin(self) -> None:
         def fail(work: Callable[[], object]) -> str:
             try:
                 work()

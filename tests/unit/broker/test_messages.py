@@ -138,7 +138,7 @@ class TestAnswers:
         value = messages.decode_response(METADATA, 12, messages.encode_response(METADATA, 12, fields))
         assert [topic.topic_id for topic in value.topics] == [uuid.UUID(int=1), None]
 
-    def test_error_codes_that_nobody_knows_are_numbers(self) -> None:
+    def test_unknown_error_codes_are_numbers(self) -> None:
         body = messages.encode_response(HEARTBEAT, 4, {"error_code": 12345, "throttle_time": -1})
         value = messages.decode_response(HEARTBEAT, 4, body)
         assert (value.error_code, value.throttle_time) == (12345, -1)

@@ -128,7 +128,7 @@ def test_a_log_directory_is_not_touched(tmp_path: Path) -> None:
     assert names(tmp_path) == before
 
 
-def test_no_place_beside_a_log_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_place_next_to_a_log_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "meta.properties").touch()
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(DuralogError, match="give an empty folder on that disk"):
@@ -164,7 +164,7 @@ def test_wrong_usage(arguments: list[str], said: str) -> None:
     assert said in " ".join(bench(*arguments, code=2).stderr.replace("│", " ").split())
 
 
-def test_a_codec_that_nobody_knows(tmp_path: Path) -> None:
+def test_an_unknown_codec(tmp_path: Path) -> None:
     bench("--codec", "rar", tmp_path, code=2)
 
 
@@ -244,7 +244,7 @@ def test_what_limits_a_log() -> None:
     assert ", as much as this machine writes" in what_limits_log(rows_of(400 << 20, 800 << 20, 500 << 20))
 
 
-def test_others_at_work_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_busy_processes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 1.0, 1.0))
     monkeypatch.setattr(bench_command, "_on_directory", lambda *_, **__: rows_of(3, 2, 1))
     assert "a load of 99.0 on" in bench(tmp_path).stderr

@@ -86,5 +86,5 @@ def test_a_topic_that_cannot_be_deleted_is_named(broker: Any, monkeypatch: pytes
     assert "--topic duralog-bench-" in bench("--records", "10", broker.bootstrap_servers, code=130).stderr
 
 
-def test_nobody_there() -> None:
+def test_no_broker_there() -> None:
     assert "no broker answers" in bench("--records", "1", "127.0.0.1:1", code=1).stderr

@@ -101,7 +101,7 @@ def test_lines(directory: CompactedDirectory) -> None:
     assert compact("-q", directory.path).stdout == ""
 
 
-def test_many_partitions_with_nothing_to_do_are_not_all_told(directory: CompactedDirectory) -> None:
+def test_of_many_idle_partitions_only_some_are_listed(directory: CompactedDirectory) -> None:
     with directory.open() as store:
         store.create_topic("orders", 12, {"cleanup.policy": "compact"})
     lines = compact(directory.path).stdout.splitlines()
@@ -204,7 +204,7 @@ def test_a_partition_that_fails_costs_the_others_nothing(
     assert [len(offsets(directory, topic)) for topic in ("a", "b", "c", "d")] == [5, 30, 30, 5]
 
 
-def test_damage_is_told_and_left(directory: CompactedDirectory) -> None:
+def test_damage_is_reported_and_left(directory: CompactedDirectory) -> None:
     with directory.open() as store:
         fill(directory.log(store, "orders"), segments=4)
         fill(directory.log(store, "carts"), segments=4)

@@ -112,7 +112,7 @@ def with_damage(directory: CompactedDirectory) -> None:
         pytest.param(lambda _, log: fill(log, 6), {}, id="damaged"),
     ],
 )
-def test_what_is_told_is_what_happens(
+def test_the_explanation_matches_the_run(
     directory: CompactedDirectory,
     prepare: Callable[[Store, PartitionLog], None],
     configs: dict[str, object],
@@ -191,7 +191,7 @@ def test_a_log_that_kafka_has_compacted(tmp_path: Path, kafkas_horizon_ms: int) 
     assert "the delete horizon of 37 batches has passed" in " ".join(late["advice"])
 
 
-def test_what_kafka_made_of_a_log_was_told(tmp_path: Path, kafkas_horizon_ms: int) -> None:
+def test_the_outcome_in_kafka_is_recorded(tmp_path: Path, kafkas_horizon_ms: int) -> None:
     before = tmp_path / "before"
     shutil.copytree(GOLDEN_COMPACTION / "before" / "c-txn-0", before / "c-txn-0", ignore=shutil.ignore_patterns("*.gz"))
     told = explain(before / "c-txn-0", *COMPACTED, "--now", kafkas_horizon_ms - DAY_MS)

@@ -272,7 +272,7 @@ def test_usage_in_the_documentation_names_every_option(found: Found) -> None:
 # The list of commands
 
 
-def test_the_list_of_commands_stands_in_panels_and_fits() -> None:
+def test_the_list_of_commands_is_in_panels_and_fits() -> None:
     without = CliRunner().invoke(app, [], env={"COLUMNS": "80"})
     asked = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
     assert asked.stdout.rstrip() == (without.stdout or without.output).rstrip()

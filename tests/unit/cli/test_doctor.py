@@ -209,7 +209,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_files_that_nobody_may_read(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = MadeUpMachine(writable=False)
     assert "can only read it" in of_directory(machine, store, "directory").found
 

@@ -265,7 +265,7 @@ def test_selected_batches(log: Path) -> None:
     assert [row["base_offset"] for row in objects("--limit", 3, log)] == [0, 10, 20]
 
 
-def test_many_equal_key_lengths_are_told_apart(tmp_path: Path) -> None:
+def test_many_equal_key_lengths_are_distinguished(tmp_path: Path) -> None:
     path = tmp_path / "saved.log"
     keys = [b"a-long-common-prefix-%05d" % i for i in range(500)]
     path.write_bytes(record_batch.encode([Record(key=key, timestamp_ms=T0) for key in keys]))

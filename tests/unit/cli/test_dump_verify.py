@@ -115,7 +115,7 @@ def test_an_index_of_a_segment_that_is_written_to(log: Path) -> None:
     assert notes(verify("--index-interval", 4096, log, code=0)) == []
 
 
-def test_missing_indexes_are_told(log: Path) -> None:
+def test_missing_indexes_are_reported(log: Path) -> None:
     log.with_suffix(".index").unlink()
     assert any("missing" in note for note in notes(verify(log, code=0)))
 

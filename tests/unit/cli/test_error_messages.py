@@ -98,7 +98,7 @@ def test_names_that_are_no_text_reach_no_client(words: Sequence[str]) -> None:
     assert "it must be UTF-8" in told(*words, "--data", "127.0.0.1:1", code=2)
 
 
-def test_a_job_tells_so_before_it_starts_spark(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reports_it_before_it_starts_spark(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.cli.voice.engine.on_spark", None)
     assert "no such directory: check the path" in told("job", "verify", directory.parent / "missing", code=1)
 
@@ -203,7 +203,7 @@ def test_configs_and_topics(directory: Path) -> None:
     assert "duralog group list" in told("group", "describe", directory, "-g", "nobody", code=1)
 
 
-def test_a_directory_that_somebody_has(directory: Path) -> None:
+def test_a_directory_that_another_process_has(directory: Path) -> None:
     with Store(str(directory)):
         said = told("produce", directory, "-t", "orders", "-v", "x", code=1)
     assert "is in use by" in said
@@ -291,7 +291,7 @@ def test_warnings_of_the_store_have_the_same_form(directory: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     "command", ["repair", "repair --dry-run", "retain --retention-ms 1", "topic delete -t orders -y"]
 )
-def test_a_directory_that_somebody_has_is_told_with_who_has_it(tmp_path: Path, command: str) -> None:
+def test_a_locked_directory_is_reported_with_its_process(tmp_path: Path, command: str) -> None:
     with Store(str(tmp_path)) as store:
         store.create_topic("orders", 1, {})
         said = told(*command.split(), tmp_path, code=1)

@@ -167,7 +167,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_a_page_is_whole_and_asks_nobody() -> None:
+def test_a_page_is_complete_and_self_contained() -> None:
     chart = lanes([Lane("a", [Part(1, AFTER, "tip")])], name="chart")
     table = Table(["name", "size"], [["x", "1"], ["y", "2"]], ["size"])
     whole = page("Title", "Subtitle", [Tile("n", "1")], [Section("S", "words", chart, [(AFTER, "left")], table)], "end")

@@ -104,7 +104,7 @@ def test_an_interrupt_while_spark_starts_leaves_no_java(is_known: bool, monkeypa
     assert vars(java_gateway)["Popen"] is subprocess.Popen
 
 
-def test_an_interrupt_is_told_without_the_stacks_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_interrupt_is_reported_without_the_stacks_of_py4j(caplog: pytest.LogCaptureFixture) -> None:
     with engine._without_stacks_of_interrupts():
         logging.error("KeyboardInterrupt while sending command.")
         logging.error("something else")
@@ -135,7 +135,7 @@ def test_a_map_has_room_for_some_keys(job: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_pyspark_a_sentence_tells_what_to_install(tmp_path: Path) -> None:
+def test_without_pyspark_the_error_says_what_to_install(tmp_path: Path) -> None:
     # In a process of its own, where an import of what is None fails as if it were not installed.
     program = "import sys; sys.modules['pyspark'] = None; from duralog.command_line import main; main()"
     done = subprocess.run(

@@ -135,14 +135,14 @@ def damaged(tmp_path: Path) -> tuple[Path, int]:
     return folder, position
 
 
-def test_damage_on_the_way_is_told_and_not_stepped_over(tmp_path: Path) -> None:
+def test_damage_on_the_way_is_reported_and_not_skipped(tmp_path: Path) -> None:
     folder, position = damaged(tmp_path)
     result = lookup(folder, "--offset", 5900, code=1)
     assert f"00000000000000003229.log: position {position}: " in result.stderr
     assert "the record" not in result.stdout
 
 
-def test_a_key_found_beside_damage_may_not_be_the_newest(tmp_path: Path) -> None:
+def test_a_key_found_next_to_damage_may_not_be_the_newest(tmp_path: Path) -> None:
     folder, position = damaged(tmp_path)
     newest = {record.key: record.offset for record in Store(str(STORE), read_only=True).partition("plain", 0).read(0)}
     key = next(key for key, offset in newest.items() if key is not None and offset < 3229)
@@ -152,7 +152,7 @@ def test_a_key_found_beside_damage_may_not_be_the_newest(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("shift", [1, None], ids=["no batch", "another batch"])
-def test_a_wrong_index_leads_nobody_astray(tmp_path: Path, shift: int | None) -> None:
+def test_a_wrong_index_does_not_mislead_readers(tmp_path: Path, shift: int | None) -> None:
     folder = tmp_path / "plain-0"
     shutil.copytree(PLAIN, folder)
     index = folder / "00000000000000003229.index"

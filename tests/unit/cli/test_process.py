@@ -166,7 +166,7 @@ def test_streams_that_the_caller_has_closed(tmp_path: Path, closed: str) -> None
         assert store.partition("x", 0).end_offset == 1
 
 
-def test_help_that_nobody_takes() -> None:
+def test_help_that_cannot_be_written() -> None:
     with open("/dev/full", "w") as full:
         told = subprocess.run([*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert told.returncode == 1

@@ -89,7 +89,7 @@ def test_one_line_that_fits(
     assert text.endswith("\r\x1b[K")
 
 
-def test_without_an_end_it_tells_for_how_long(shown: Callable[[Callable[[], None]], str]) -> None:
+def test_without_a_total_it_shows_the_elapsed_time(shown: Callable[[Callable[[], None]], str]) -> None:
     def work() -> None:
         with CountingBar(None, unit="record") as progress:
             progress.advance(12)

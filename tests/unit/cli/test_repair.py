@@ -170,7 +170,7 @@ def test_no_byte_is_thrown_away(store: Path) -> None:
 
 
 @pytest.mark.parametrize("restore", [[], ["--restore"]])
-def test_a_dry_run_changes_nothing_and_tells_the_truth(tmp_path: Path, restore: list[str]) -> None:
+def test_a_dry_run_changes_nothing_and_reports_correctly(tmp_path: Path, restore: list[str]) -> None:
     path = tmp_path / "before"
     shutil.copytree(GOLDEN / "recovery" / "before", path, ignore=shutil.ignore_patterns("*.gz"))
     before = contents(path)
@@ -219,7 +219,7 @@ def test_a_log_start_behind_the_end_does_not_empty_the_log(store: Path) -> None:
     assert len(offsets(store, "plain")) == 6001
 
 
-def test_what_cannot_be_repaired_is_told(store: Path) -> None:
+def test_what_cannot_be_repaired_is_reported(store: Path) -> None:
     (store / "meta.properties").write_text("version=77\n")
     result = run("repair", store, code=1)
     assert "meta.properties" in result.output

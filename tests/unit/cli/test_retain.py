@@ -200,7 +200,7 @@ def test_what_topics_have_set_must_be_known(tmp_path: Path) -> None:
     assert gone(objects("--retention-ms", 1000, tmp_path / "data")) == [("kept", 0)]
 
 
-def test_damaged_metadata_says_what_mends_it(store: Path) -> None:
+def test_the_error_of_damaged_metadata_names_the_repair(store: Path) -> None:
     (log,) = (store / "__cluster_metadata-0").glob("*.log")
     data = bytearray(log.read_bytes())
     data[-1] ^= 0xFF

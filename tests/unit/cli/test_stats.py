@@ -157,7 +157,7 @@ def test_the_command(data: Path) -> None:
         (("{data}", "--prefix-length", str(2**70)), 2, "--prefix-length"),
     ],
 )
-def test_what_is_wrong_is_told(data: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_what_is_wrong_is_reported(data: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     done = run(*(argument.format(data=data) for argument in arguments))
     assert done.exit_code == code
     assert message in re.sub(r"[\s│]+", " ", done.output)
@@ -232,7 +232,7 @@ def test_a_page_again(data: Path, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_page_where_nobody_may_write(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_in_a_read_only_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told before anything is read."""
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr("duralog.statistics.on_threads.stats_on_threads", None)
@@ -292,7 +292,7 @@ def test_a_page_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     assert "24 smaller topics, not shown, have" in page
 
 
-def test_what_may_not_be_read_is_told_and_the_rest_is_counted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_are_reported_and_the_rest_is_counted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with duralog.open(data, {"log.cleaner.enable": False}) as store:
         log = store.partition("changes", 0)
         log.roll()

@@ -60,7 +60,7 @@ def test_the_least_columns_are_left_out_and_named() -> None:
     assert re.match(r"a-long-.*….*-idea", lines[2])
 
 
-def test_what_is_left_out_is_told_once() -> None:
+def test_what_is_left_out_is_reported_once() -> None:
     stream = BytesIO()
     output = Output(stream, width=45)
     for _ in range(3):
@@ -220,7 +220,7 @@ def test_tables_fit_a_terminal(directory: str, command: list[str], columns: int)
 
 
 @pytest.mark.slow
-def test_no_colours_where_nobody_wants_them(directory: str) -> None:
+def test_no_colours_where_they_are_disabled(directory: str) -> None:
     assert "\x1b" not in on_terminal(80, "topic", "list", directory, NO_COLOR="1")[0]
     assert "\x1b" not in on_terminal(80, "topic", "list", directory, TERM="dumb")[0]
 

@@ -123,7 +123,7 @@ def test_an_alteration_that_cannot_be_changes_nothing(new: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
-def test_a_partition_that_is_offline_is_told_once(new: Path, options: tuple[str, ...]) -> None:
+def test_an_offline_partition_is_reported_once(new: Path, options: tuple[str, ...]) -> None:
     topic("create", new, "-t", "orders", "--partitions", 2)
     (new / "orders-1" / "partition.metadata").write_text("nonsense")
     (new / "orders-5").mkdir()

@@ -175,7 +175,7 @@ class TestManyRecords:
         with pytest.raises(InvalidTimestamp, match=r"some of 150,?000 records refused"):
             self.admit(self.records(), late_ms=10, message_timestamp_before_max_ms=5)
 
-    def test_that_would_have_to_be_built_anew_are_refused(self) -> None:
+    def test_that_would_have_to_be_rebuilt_are_refused(self) -> None:
         with pytest.raises(CorruptRecord, match="too many records") as caught:
             self.admit(self.records(first_time=1), compression_type="gzip")
         assert caught.value.fault is Fault.TOO_LARGE

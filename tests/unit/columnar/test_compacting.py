@@ -371,7 +371,7 @@ def marked(superseded: Sequence[int], *, end: int) -> SurvivalRules:
     )
 
 
-def test_marks_tell_what_the_map_would() -> None:
+def test_marks_agree_with_the_map() -> None:
     log = [record_batch.encode([record(n + i) for i in range(5)], base_offset=n) for n in range(0, 50, 5)]
     gone = [3, 9, *range(10, 30), 41, 44, 45]
     by_map, by_marks = compacted(piece_of(*log), rules(gone)), compacted(piece_of(*log), marked(gone, end=50))

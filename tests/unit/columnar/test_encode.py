@@ -74,7 +74,7 @@ def test_the_bytes_are_kafkas():
     assert encoded.record_count == 2
 
 
-def test_the_rows_tell_what_a_scan_finds():
+def test_the_rows_agree_with_a_scan():
     encoded = encode_batches(
         table_of(), base_offset=77, batch_bytes=2000, producer_id=9, producer_epoch=3, base_sequence=4
     )
@@ -267,7 +267,7 @@ def test_offsets_of_ones_own():
     assert encoded.batches["last_offset"].tolist() == offsets[2:]
 
 
-def test_a_record_larger_than_a_batch_stands_alone():
+def test_a_record_larger_than_a_batch_gets_its_own_batch():
     table = pa.table({"value": [b"a", b"b" * 1000, b"c"]})
     assert encode_batches(table, batch_bytes=100).batches["record_count"].tolist() == [1, 1, 1]
     for codec in (Codec.NONE, Codec.LZ4):

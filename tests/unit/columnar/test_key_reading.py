@@ -101,7 +101,7 @@ def test_more_batches_than_a_chunk_takes() -> None:
     assert [chunk.rows.tolist() for chunk in read_keys(piece)] == [[0], [1], [2]]
 
 
-def test_a_batch_without_keys_still_tells_how_many_records_it_has() -> None:
+def test_a_batch_without_keys_still_has_a_record_count() -> None:
     (chunk,) = read_keys(piece_of(batch(0, [None, None])))
     assert (len(chunk), chunk.keyless, chunk.digests.shape) == (0, 2, (0, 2))
 

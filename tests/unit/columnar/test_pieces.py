@@ -235,7 +235,7 @@ def test_a_wrong_checksum_is_refused() -> None:
     assert errors[0].expected != errors[0].found
 
 
-def test_the_place_in_decompressed_records_is_told() -> None:
+def test_the_place_in_decompressed_records_is_reported() -> None:
     (piece,) = read_pieces(MemorySource(CORRUPT[Fault.RECORD_LENGTH]), check_crc=False)
     with pytest.raises(CorruptRecord, match=r"does not fit its batch at byte 26 of the decompressed records"):
         list(piece.decode())
@@ -354,7 +354,7 @@ def test_the_whole_schema() -> None:
     ]
 
 
-def test_topic_and_partition_are_null_when_nobody_knows_them() -> None:
+def test_topic_and_partition_are_null_when_unknown() -> None:
     table = table_of(batch(0))
     assert table.schema == RECORD_SCHEMA
     assert table.column("topic").to_pylist() == table.column("partition").to_pylist() == [None] * 3

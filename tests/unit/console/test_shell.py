@@ -74,7 +74,7 @@ def test_ages(seconds: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("timestamp_ms", [-(2**63), -62_135_596_800_001, 2**63 - 1, 253_402_300_800_000])
-def test_times_beyond_the_calendar_are_told_as_numbers(timestamp_ms: int) -> None:
+def test_times_beyond_the_calendar_are_shown_as_numbers(timestamp_ms: int) -> None:
     assert str(timestamp_ms) in IN_UTC.text(timestamp_ms)
     assert str(timestamp_ms) in IN_UTC.exact(timestamp_ms)
 

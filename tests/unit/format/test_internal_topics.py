@@ -70,7 +70,7 @@ def test_unknown_types_and_versions_keep_their_bytes(key, value):
     json.dumps(described("__consumer_offsets", key, value))
 
 
-def test_an_unknown_type_is_told_by_its_number():
+def test_an_unknown_type_is_reported_by_its_number():
     assert described("__consumer_offsets", b"\x00\x63ab", b"\x00\x01cd") == {
         "type": 99,
         "key": "YWI=",

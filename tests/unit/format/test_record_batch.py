@@ -276,7 +276,7 @@ def test_unknown_codecs_come_before_all_else(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_what_does_not_unpack_is_told_of_the_batch(codec: Codec) -> None:
+def test_a_batch_that_does_not_unpack_is_reported(codec: Codec) -> None:
     refusal = refusal_of(batch_of(b"not packed at all", count=-1, codec=codec))
     assert (refusal.fault, refusal.position) == (Fault.DECOMPRESSION, 0)
     assert codec.label in str(refusal).lower()

@@ -27,7 +27,7 @@ def test_offsets_total_and_nulls() -> None:
     assert offsets.tolist() == [0, 3, 3, 3, 8, 8]
 
 
-def test_a_total_beyond_32_bits_is_told() -> None:
+def test_a_total_beyond_32_bits_is_reported() -> None:
     assert lay_out(int32s(2**31 - 1, 2**31 - 1, 2), np.empty(4, np.int32)) == (2**32, 0)
 
 

@@ -59,7 +59,7 @@ def test_fields_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize(("magic", "timestamp"), [(0, -1), (1, 2000)])
-def test_a_wrapper_tells_neither_its_first_offset_nor_its_count(magic: int, timestamp: int) -> None:
+def test_a_wrapper_has_neither_its_first_offset_nor_its_count(magic: int, timestamp: int) -> None:
     rows, _, _ = scan(message_set.encode(RECORDS, magic=magic, base_offset=7, codec=Codec.GZIP))
     (row,) = rows
     assert (row["magic"], row["base_offset"], row["last_offset"], row["record_count"]) == (magic, -1, 8, -1)

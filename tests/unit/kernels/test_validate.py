@@ -56,7 +56,7 @@ GOOD = record(b"\0\0\0\1\1\0")
 TIMES = [300, -1, 200, 900, 400]
 
 
-def test_it_tells_the_facts_of_a_plain_batch() -> None:
+def test_it_returns_the_facts_of_a_plain_batch() -> None:
     batch = record_batch.encode([Record(key=b"k", timestamp_ms=time) for time in TIMES])
     fault, _, smallest, largest, traits, size, checksum = inspect(b"x" * 7 + batch + b"y" * 9, 7)
     assert fault == Fault.NONE
@@ -78,7 +78,7 @@ def test_any_negative_key_length_is_no_key() -> None:
     assert inspect(batch_of(content, 1))[4] & WITHOUT_KEY
 
 
-def test_no_timestamps_are_told_as_none() -> None:
+def test_missing_timestamps_are_shown_as_none() -> None:
     assert inspect(record_batch.encode([Record(), Record()]))[2:4] == (-1, -1)
 
 

@@ -34,7 +34,7 @@ def test_urls_lead_to_a_file_system_and_a_path_in_it(url: str, family: str, path
     assert location.is_remote
 
 
-def test_what_a_url_tells_its_file_system() -> None:
+def test_the_file_system_of_a_url() -> None:
     assert dict(Location.of("hdfs://node:9000/x").address().arguments) == {"host": "node", "port": 9000}
     assert dict(Location.of("hdfs:///x").address().arguments) == {"host": "default", "port": 0}
     assert dict(Location.of("viewfs://cluster/x").address().arguments) == {"host": "viewfs://cluster", "port": 0}

@@ -140,7 +140,7 @@ def test_compaction_in_the_middle(live: Store, path: Path, max_slice_bytes: int,
     assert found == [*range(turn), *(offset for offset in after if offset >= turn)]
 
 
-def test_a_reader_that_is_at_it_goes_on_with_what_it_has(live: Store, path: Path) -> None:
+def test_a_running_reader_continues_with_its_files(live: Store, path: Path) -> None:
     live.alter_topic_config("orders", {"cleanup.policy": "compact"})
     parts = planned(path, 128 << 20).slices
     reading = read_slices(parts)
@@ -321,7 +321,7 @@ def test_a_batch_with_a_wrong_offset_gives_no_record_another_offset(
 @pytest.mark.parametrize("max_slice_bytes", SIZES)
 @pytest.mark.parametrize("offset", [0, 200, 500, 990])
 @pytest.mark.parametrize("byte", [0, 3], ids=["far too long", "a little too long"])
-def test_behind_a_broken_length_reading_goes_on_at_an_index_entry(
+def test_after_a_broken_length_reading_continues_at_an_index_entry(
     path: Path, offset: int, byte: int, max_slice_bytes: int
 ) -> None:
     log, position, _ = batch_at(path, offset)
@@ -338,7 +338,7 @@ def test_behind_a_broken_length_reading_goes_on_at_an_index_entry(
     assert {one.position for one in told} >= {position}
 
 
-def test_without_an_index_the_rest_of_the_segment_is_told(path: Path) -> None:
+def test_without_an_index_the_rest_of_the_segment_is_reported(path: Path) -> None:
     log, position, _ = batch_at(path, 300)
     slices = planned(path, 128 << 20).slices
     flip(log, position + BATCH_V2.at.length)
@@ -352,7 +352,7 @@ def test_without_an_index_the_rest_of_the_segment_is_told(path: Path) -> None:
 
 
 @pytest.mark.parametrize("max_slice_bytes", SIZES)
-def test_neighbours_are_told_one_by_one(path: Path, max_slice_bytes: int) -> None:
+def test_neighbours_are_reported_one_by_one(path: Path, max_slice_bytes: int) -> None:
     slices = planned(path, max_slice_bytes).slices
     places = [batch_at(path, offset) for offset in (300, 310, 320)]
     for log, position, _ in places:
@@ -363,7 +363,7 @@ def test_neighbours_are_told_one_by_one(path: Path, max_slice_bytes: int) -> Non
     assert sorted({one.position for one in told}) == [position for _, position, _ in places]
 
 
-def test_damage_in_front_of_the_range_is_nobodys_business(path: Path) -> None:
+def test_damage_before_the_range_is_ignored(path: Path) -> None:
     log, position, _ = batch_at(path, 310)
     flip(log, position + BATCH_V2.at.crc)
     with open_store(str(path)) as store:
@@ -372,7 +372,7 @@ def test_damage_in_front_of_the_range_is_nobodys_business(path: Path) -> None:
     assert offsets(read(slices)) == list(range(325, 380))
 
 
-def test_a_batch_that_damage_makes_look_like_a_marker_is_told(path: Path) -> None:
+def test_a_batch_that_damage_makes_look_like_a_marker_is_reported(path: Path) -> None:
     log, position, _ = batch_at(path, 300)
     data = bytearray(log.read_bytes())
     data[position + BATCH_V2.at.attributes + 1] |= 0x20

@@ -94,7 +94,7 @@ def test_large_reads_are_as_large_as_asked(file: RemoteFile, content: Content) -
     assert content.fetched == [(3, 200_000)]
 
 
-def test_a_file_that_became_shorter_is_told(content: Content) -> None:
+def test_a_file_that_became_shorter_is_reported(content: Content) -> None:
     file = RemoteFile("s3://bucket/key", content, len(DATA) + 100)
     with pytest.raises(
         StorageError, match="s3://bucket/key: cannot read: 20 bytes from position 1023990 on were asked for, and fewer"

@@ -346,7 +346,7 @@ def test_tiny_segments_become_few_tasks(tmp_path: Path) -> None:
         assert offsets(read(planned.slices)) == list(range(10_000))
 
 
-def test_the_collector_of_garbage_goes_on_after_planning(path: Path) -> None:
+def test_garbage_collection_is_enabled_after_planning(path: Path) -> None:
     assert gc.isenabled()
     explain(str(path), subscribe="orders")
     assert gc.isenabled()

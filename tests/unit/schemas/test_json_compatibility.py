@@ -157,7 +157,7 @@ def test_a_schema_reads_itself(schema: Any) -> None:
     assert problems(schema, json.loads(json.dumps(schema))) == []
 
 
-def test_what_a_reference_stands_for_counts() -> None:
+def test_the_target_of_a_reference_counts() -> None:
     """Both schemas have the same text at `a`, but not the same type."""
 
     def order(zip_code: Any) -> dict[str, Any]:

@@ -405,7 +405,7 @@ class TestDebezium:
         assert decoded.values.to_pylist() == [EVENT, DELETE, EVENT, None, None, None]
         assert decoded.reasons.to_pylist() == [None, None, None, None, "the payload is not an object: [1]", None]
 
-    def test_types_of_the_schema_beside_the_payload(self):
+    def test_types_of_the_schema_next_to_the_payload(self):
         after = {
             "id": 7,
             "price": "AIk=",

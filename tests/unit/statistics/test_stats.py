@@ -211,7 +211,7 @@ def test_what_compaction_would_save_is_what_it_says_itself(tmp_path: Path, monke
     assert run(tmp_path / "data", compaction=False).partitions[0].compaction is None
 
 
-def test_damage_is_told_and_the_rest_is_counted(tmp_path: Path) -> None:
+def test_damage_is_reported_and_the_rest_is_counted(tmp_path: Path) -> None:
     make(tmp_path / "data")
     sound = run(tmp_path / "data").partitions[0]
     log = min((tmp_path / "data" / "t-0").glob("*.log"))
@@ -280,7 +280,7 @@ def test_json_shows_keys_as_text(tmp_path: Path) -> None:
         ({"prefix_length": 0}, "a prefix has 1 byte at least, not 0"),
         ({"prefix_separator": "ab"}, "the separator of prefixes is one byte, not 'ab'"),
         ({"prefix_separator": "é"}, "the separator of prefixes is one byte, not 'é'"),
-        ({"prefix_length": 1, "prefix_separator": ":"}, "give one of them"),
+        ({"prefix_length": 1, "prefix_separator": ":"}, "give only one of them"),
     ],
 )
 def test_prefixes_that_cannot_be(tmp_path: Path, options: dict[str, Any], message: str) -> None:

@@ -25,7 +25,7 @@ def counted(times_ms: list[int]) -> TimeCounts:
 
 
 @given(st.lists(st.one_of(INT64, st.integers(MONDAY_MS, MONDAY_MS + 10**9)), max_size=60))
-def test_every_record_is_in_a_bucket_or_told_to_be_far_away(times_ms: list[int]) -> None:
+def test_every_record_is_in_a_bucket_or_counted_as_far_away(times_ms: list[int]) -> None:
     buckets = counted(times_ms).buckets()
     if not times_ms:
         assert buckets is None

@@ -191,7 +191,7 @@ def test_the_marker_stays_away_when_a_task_does_not_end(path: Path) -> None:
     duralog.open(str(path)).close()
 
 
-def test_without_metadata_the_folders_tell(path: Path) -> None:
+def test_without_metadata_the_folders_decide(path: Path) -> None:
     for file in (path / "__cluster_metadata-0").glob("*.log"):
         file.write_bytes(b"\xff" * 200)
     with hold(str(path), with_metadata=False) as held:

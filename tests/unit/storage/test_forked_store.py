@@ -341,7 +341,7 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_matter(store: Store, p
         thread.join()
 
 
-def test_the_parent_goes_on_appending_while_children_come_and_go(store: Store) -> None:
+def test_the_parent_continues_appending_while_children_come_and_go(store: Store) -> None:
     log = store.partition("orders", 0)
     children: list[int] = []
     is_enough = threading.Event()

@@ -98,7 +98,7 @@ def test_nothing_is_said_where_nothing_is_held(directory: Directory, caplog: pyt
     assert store.held == ()
 
 
-def test_a_store_tells_what_it_holds(directory: Directory) -> None:
+def test_a_store_lists_held_records(directory: Directory) -> None:
     old_directory(directory)
     store = directory.open()
     size_bytes = store.partition("orders", 0).size_bytes

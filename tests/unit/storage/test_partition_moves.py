@@ -149,7 +149,7 @@ def test_records_can_be_appended_while_it_moves(tmp_path: Path) -> None:
         assert values(store, "orders", 0) == [*expected, "end"]
 
 
-def test_a_move_goes_on_in_the_background_and_after_a_restart(disks: Disks) -> None:
+def test_a_move_continues_in_the_background_and_after_a_restart(disks: Disks) -> None:
     with disks.open() as store:
         store.create_topic("orders", 1)
         written = fill(store, 60)

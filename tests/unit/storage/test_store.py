@@ -168,7 +168,7 @@ def test_a_directory_of_another_node_is_refused(directory: Directory) -> None:
 # Reading only
 
 
-def test_reading_only_changes_nothing_even_while_somebody_writes(directory: Directory) -> None:
+def test_reading_only_changes_nothing_even_during_writes(directory: Directory) -> None:
     with directory.open() as store:
         store.create_topic("orders", 1)
         log = store.partition("orders", 0)
@@ -264,7 +264,7 @@ def test_a_clean_close_leaves_nothing_to_recover(directory: Directory) -> None:
     assert shown[-1] == Progress(partitions_done=2, partitions_total=2, bytes_done=0, bytes_total=0)
 
 
-def test_after_a_crash_the_logs_are_recovered_and_progress_is_told(directory: Directory, tmp_path: Path) -> None:
+def test_after_a_crash_the_logs_are_recovered_and_progress_is_shown(directory: Directory, tmp_path: Path) -> None:
     store = directory.open()
     store.create_topic("orders", 3)
     for number in range(3):

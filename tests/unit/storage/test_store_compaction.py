@@ -101,7 +101,7 @@ def test_what_was_compacted_is_there_after_a_start(directory: Directory) -> None
         assert (dirty.first_dirty_offset, dirty.cleanable_bytes) == (20, 0)
 
 
-def test_a_second_compaction_goes_on_where_the_first_one_ended(directory: Directory) -> None:
+def test_a_second_compaction_continues_where_the_first_one_ended(directory: Directory) -> None:
     store = directory.open()
     log = compacted(store)
     fill(log)

@@ -210,7 +210,7 @@ def test_topics_that_cannot_be_read_stay_until_they_can(
 
 
 @pytest.mark.parametrize("method", ["_maintain", "_serve"])
-def test_a_refresh_that_fails_midway_is_made_up_for(
+def test_a_refresh_that_fails_midway_is_completed_by_the_next(
     writer: Store, reader: Store, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     reader.refresh()

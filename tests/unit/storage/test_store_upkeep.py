@@ -72,7 +72,7 @@ def test_old_segments_go_by_the_configs_of_their_topics(directory: Directory) ->
     assert values(store, "old") == ["new"]
 
 
-def test_a_log_that_retention_has_emptied_goes_on_at_its_offset_after_a_start(directory: Directory) -> None:
+def test_a_log_emptied_by_retention_continues_at_its_offset_after_a_restart(directory: Directory) -> None:
     with directory.open({"log.retention.ms": 1000}) as store:
         store.create_topic("old", 1)
         fill(store.partition("old", 0), 2, age_ms=2000)
@@ -363,9 +363,7 @@ def test_what_goes_wrong_in_the_background_stays_visible(directory: Directory) -
     assert values(store, "orders") == ["a"]
 
 
-def test_an_error_in_the_background_tells_of_a_few_partitions(
-    directory: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_background_error_names_a_few_partitions(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("duralog.storage.store_retention._MOST_NAMED", 2)
     store = directory.open(retention_policies=[Fails()])
     store.create_topic("orders", 4)

@@ -69,7 +69,7 @@ def test_a_job_looks_again(owner: duralog.Store, reader: duralog.Store) -> None:
         read_live(reader, TopicPartition("t", 0), offsets)
 
 
-def test_a_segment_that_is_gone_is_told(owner: duralog.Store, reader: duralog.Store) -> None:
+def test_a_missing_segment_is_reported(owner: duralog.Store, reader: duralog.Store) -> None:
     log = reader.partition("t", 0)
     owner.partition("t", 0).delete_records(before_offset=40)
     owner.apply_retention()

@@ -427,7 +427,7 @@ def test_a_table_that_is_damaged(job: Export, table_format: str, files: str, tol
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_a_folder_with_files_of_somebody_else(job: Export, table_format: str) -> None:
+def test_a_folder_with_foreign_files(job: Export, table_format: str) -> None:
     stranger = job.target / "events" / "mine.parquet"
     stranger.parent.mkdir(parents=True)
     stranger.write_bytes(b"x")
@@ -447,7 +447,7 @@ def test_a_target_within_the_log_directory(job: Export, place: str) -> None:
     assert sorted(job.data.rglob("*")) == before
 
 
-def test_a_target_beside_the_log_directory(job: Export) -> None:
+def test_a_target_next_to_the_log_directory(job: Export) -> None:
     """A table has the name of its topic, which may be that of the directory."""
     job.data = job.data.rename(job.data.parent / "events")
     job.target = job.data.parent

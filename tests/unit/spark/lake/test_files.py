@@ -174,7 +174,7 @@ def test_times_in_a_table() -> None:
 # Files
 
 
-def test_files_tell_what_is_in_them(tmp_path: Path) -> None:
+def test_files_show_their_contents(tmp_path: Path) -> None:
     schema = table_schema(headers=False)
     with ParquetFiles(LakeTarget.of(str(tmp_path)), schema, column="date", stem="part-x", folder="data/") as files:
         files.write("2020-01-01", to_table_columns(records(7, None), schema))

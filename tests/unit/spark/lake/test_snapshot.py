@@ -337,7 +337,7 @@ def test_tombstones_of_a_broker_with_other_defaults(
     assert (0, b"a") not in state("parquet", table)
 
 
-def test_without_cluster_metadata_nobody_knows_when_tombstones_go(job: Snapshots) -> None:
+def test_without_cluster_metadata_tombstone_retention_is_unknown(job: Snapshots) -> None:
     job.create(delete_retention_ms="1000")
     job.append(("a", "1"), ("b", "1"))
     job.run()
@@ -561,7 +561,7 @@ def test_a_log_that_changes_between_the_passes(job: Snapshots, monkeypatch: pyte
         job.run()
 
 
-def test_marks_tell_offsets_and_tombstones() -> None:
+def test_marks_hold_offsets_and_tombstones() -> None:
     import numpy as np
 
     marks = marks_of(np.array([5, 0, 2**61]), np.array([True, False, False]))

@@ -79,7 +79,7 @@ def test_no_rows_at_all(tmp_path: Path) -> None:
     assert write(options_of(tmp_path, topic="t"), [], transaction=named).is_repeated
 
 
-def test_attempts_that_nobody_reported_leave_nothing(tmp_path: Path) -> None:
+def test_unreported_attempts_leave_nothing(tmp_path: Path) -> None:
     """A task that was tried again, and one of which a second attempt ran at the same time."""
     options = options_of(tmp_path, topic="t")
     tasks = [[rows_of(value=["first"])], [rows_of(value=["second"])]]
@@ -279,7 +279,7 @@ def test_a_staged_file_that_the_driver_does_not_see(tmp_path: Path) -> None:
         commit(staged, options, writer=WRITER)
 
 
-def test_a_directory_that_somebody_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_another_process_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "LOCK_WAIT_SECONDS", 0.0)
     options = options_of(tmp_path, topic="t")
     check_free(str(tmp_path))
@@ -350,7 +350,7 @@ def test_log_append_time_is_the_logs_to_give(tmp_path: Path) -> None:
     assert (record.timestamp_ms, record.timestamp_type.name) == (NOW_MS, "LOG_APPEND_TIME")
 
 
-def test_an_interrupted_write_that_cannot_be_completed_is_told_of_and_given_up(
+def test_an_interrupted_write_that_cannot_be_completed_is_reported_and_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = options_of(tmp_path, topic="t")

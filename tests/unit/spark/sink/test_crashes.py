@@ -122,7 +122,7 @@ def test_a_backup_comes_back_once_into_an_empty_directory() -> None:
             assert [(log.start_offset, log.end_offset) for log in logs] == [(1000, 1235), (1003, 1238)]
 
 
-def test_a_write_that_nobody_repeats_is_there_whole_or_not_at_all() -> None:
+def test_a_write_that_is_not_repeated_is_complete_or_absent() -> None:
     chosen = options()
     disk = first_write(chosen)
     staged = stage(chosen, rows("new"), batch=7, files=disk)

@@ -120,7 +120,7 @@ def test_no_secret_is_shown() -> None:
         ({"codec": "zstd", "kafka.compression.zstd.level": "99"}, "option kafka.compression.zstd.level: zstd has the"),
     ],
 )
-def test_what_is_wrong_is_told(options: dict[str, str], told: str) -> None:
+def test_what_is_wrong_is_reported(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidOption) as refused:
         WriteOptions.of({"path": "/logs", **options}, streaming=False)
     assert told in str(refused.value)

@@ -59,7 +59,7 @@ def test_tasks_may_hold_any_part_of_a_partition(tmp_path: Path) -> None:
     assert offsets_in(tmp_path, "t", 0) == [10, 20, 30, 40, 50, 51]
 
 
-def test_it_goes_on_where_the_log_ends(tmp_path: Path) -> None:
+def test_it_continues_where_the_log_ends(tmp_path: Path) -> None:
     options = options_of(tmp_path, preserveOffsets="true")
     write(options, [rows([3, 4])])
     write(options, [rows([9])])

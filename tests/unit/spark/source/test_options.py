@@ -215,7 +215,7 @@ def test_times_with_units() -> None:
     assert {text: duration_ms("d", text) for text in units} == units
 
 
-def test_an_unknown_name_is_told_with_all_that_there_are() -> None:
+def test_the_error_of_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InvalidOption, match=r"there is no option C. There are A, B, x\.\*"):
         refuse_unknown(["a", "X.y", "C"], ["A", "B"], prefixes=["x."])
 

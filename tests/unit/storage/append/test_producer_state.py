@@ -177,7 +177,7 @@ def test_a_transaction_opens_with_its_first_batch() -> None:
     assert state.first_unstable_offset == 5
 
 
-def test_a_producer_writes_nothing_beside_its_transaction() -> None:
+def test_a_producer_writes_nothing_outside_of_its_transaction() -> None:
     state = state_of(data(5, 0, transactional=True))
     with pytest.raises(InvalidTransactionState, match="open since offset 5"):
         state.check(data(6, 1))

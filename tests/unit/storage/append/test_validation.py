@@ -191,7 +191,7 @@ def test_the_largest_batch() -> None:
         appended(batch, max_message_bytes=len(batch) - 1)
 
 
-def test_a_batch_that_grows_when_it_is_built_anew() -> None:
+def test_a_batch_that_grows_when_it_is_rebuilt() -> None:
     records = [replace(record, value=b"z" * 5000) for record in RECORDS]
     batch = record_batch.encode(records, codec=Codec.ZSTD)
     appended(batch, max_message_bytes=1000)
@@ -255,7 +255,7 @@ def test_a_producer_gives_sequence_numbers() -> None:
     assert appended(batch, origin=AppendOrigin.COORDINATOR).producer_batches[0].base_sequence == -1
 
 
-def test_batches_of_producers_are_told() -> None:
+def test_batches_of_producers_are_reported() -> None:
     batch = record_batch.encode(RECORDS, producer_id=5, producer_epoch=1, base_sequence=40, is_transactional=True)
     assert appended(batch).producer_batches == [ProducerBatch(5, 1, 40, 1000, 1002, NOW + 5, True)]
     plain = record_batch.encode(RECORDS)
@@ -324,14 +324,14 @@ def packed(plain: bytes, codec: Codec) -> bytes:
         record_batch.encode([Record(value=b"v", timestamp_ms=NOW + 2 * HOUR)] * 501),
     ],
 )
-def test_who_cannot_wait_is_told_so_and_the_batch_is_as_it_was(batch: bytes) -> None:
+def test_a_caller_that_cannot_wait_gets_an_error_and_an_unchanged_batch(batch: bytes) -> None:
     data = bytearray(batch)
     with pytest.raises(TakesLong):
         validate(data, config=TopicConfig(), stamp=Stamp(7, 0, NOW), is_quick=True)
     assert data == batch
 
 
-def test_errors_of_records_are_told_together() -> None:
+def test_errors_of_records_are_reported_together() -> None:
     times = [NOW, NOW + 2 * HOUR, NOW, NOW + 3 * HOUR, NOW + 4 * HOUR, NOW + 5 * HOUR]
     records = [Record(key=b"k" if time != NOW else None, timestamp_ms=time) for time in times]
     with pytest.raises(InvalidTimestamp) as caught:
@@ -450,7 +450,7 @@ def odd_batch() -> bytes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_offsets_that_do_not_follow_are_given_anew(codec: Codec) -> None:
+def test_non_consecutive_offsets_are_reassigned(codec: Codec) -> None:
     batch = odd_batch() if codec is Codec.NONE else packed(odd_batch(), codec)
     assert [record.offset for record in records_of(batch)] == [1, 5]
     valid = appended(batch)
@@ -540,7 +540,7 @@ def test_copies_are_whole() -> None:
     assert (caught.value.fault, caught.value.position) == (Fault.BATCH_LENGTH, len(batch))
 
 
-def test_markers_of_copies_are_told() -> None:
+def test_markers_of_copies_are_reported() -> None:
     key, value = control_records.encode(EndTransactionMarker(type=ControlType.ABORT, coordinator_epoch=3))
     fields: Any = {"producer_id": 5, "producer_epoch": 1, "is_control": True, "is_transactional": True}
     valid = as_is(record_batch.encode([Record(key=key, value=value, timestamp_ms=NOW)], **fields))

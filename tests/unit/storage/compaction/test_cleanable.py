@@ -55,7 +55,7 @@ def test_a_log_that_was_never_compacted_is_new_from_its_start() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [0, 7, 25])
-def test_the_checkpoint_tells_where_the_new_part_begins(checkpoint: int) -> None:
+def test_the_new_part_begins_at_the_checkpoint(checkpoint: int) -> None:
     found = three(checkpoint=checkpoint)
     assert (found.first_dirty_offset, found.correction) == (checkpoint, None)
 
@@ -106,7 +106,7 @@ def test_a_segment_with_a_record_that_is_too_young_is_left_alone_and_those_behin
     assert "the segment at offset 10 is 400 ms old, min.compaction.lag.ms is 1000" in found.reason()
 
 
-def test_a_segment_can_be_compacted_at_the_very_time_that_was_told() -> None:
+def test_a_segment_can_be_compacted_at_the_reported_time() -> None:
     segments = Segment(0), Segment(10, largest_timestamp_ms=NOW_MS - 400), Segment(20)
     at_ms = look(*segments, min_compaction_lag_ms=1000).first_uncleanable.cleanable_from_ms
     assert at_ms is not None
@@ -220,6 +220,6 @@ def test_without_a_limit_no_first_batch_is_read(monkeypatch: pytest.MonkeyPatch)
     assert look(Unreadable(0), Unreadable(10)).overdue_ms == 0
 
 
-def test_a_first_batch_that_cannot_be_read_tells_no_time() -> None:
+def test_an_unreadable_first_batch_gives_no_time() -> None:
     segments = Segment(0, first_timestamp_ms=OLD_MS + 5), Unreadable(10), Segment(20), Segment(30)
     assert look(*segments, max_compaction_lag_ms=1).overdue_ms == NOW_MS - 1 - OLD_MS

@@ -333,7 +333,7 @@ def test_two_threads_compact_two_logs_and_never_the_same(bench: Bench) -> None:
     assert sorted(bench.compacted) == ["a", "b"]
 
 
-def test_nobody_compacts_a_log_that_another_thread_was_quicker_to_take(bench: Bench) -> None:
+def test_a_log_claimed_by_another_thread_is_not_compacted(bench: Bench) -> None:
     bench.topic("orders", [10, 10, 1])
     held = bench.does["orders"] = Held()
     cleaner = bench.cleaner()
@@ -346,7 +346,7 @@ def test_nobody_compacts_a_log_that_another_thread_was_quicker_to_take(bench: Be
     assert bench.compacted == ["orders"]
 
 
-def test_nobody_compacts_a_log_again_that_another_thread_has_just_done(bench: Bench) -> None:
+def test_a_log_just_compacted_by_another_thread_is_not_compacted_again(bench: Bench) -> None:
     log = bench.topic("orders", [10, 10, 1])
     cleaner = bench.cleaner()
     due = cleaner._due_logs()
@@ -743,7 +743,7 @@ def test_a_log_of_a_deleted_topic_is_not_compacted_when_its_turn_comes(bench: Be
     assert bench.calls == []
 
 
-def test_who_closes_the_store_while_he_is_told_of_progress_does_not_wait_for_himself(bench: Bench) -> None:
+def test_closing_the_store_in_a_progress_callback_does_not_deadlock(bench: Bench) -> None:
     log = bench.topic("orders", [10, 10, 1])
     progress = CompactionProgress(
         phase=CompactionPhase.MAPPING,
@@ -912,7 +912,7 @@ def test_a_request_waits_for_the_thread_that_is_at_the_log(bench: Bench) -> None
     assert bench.compacted == ["orders"]
 
 
-def test_who_is_told_of_progress_and_asks_for_the_same_again_does_not_wait_for_himself(bench: Bench) -> None:
+def test_compacting_in_a_progress_callback_does_not_deadlock(bench: Bench) -> None:
     log = bench.topic("orders", [10, 10, 1])
     partition = TopicPartition("orders", 0)
 
@@ -953,7 +953,7 @@ def test_a_request_is_not_repeated_for_ever(bench: Bench) -> None:
     assert len(bench.calls) == 5
 
 
-def test_a_request_that_fails_tells_the_caller_and_shows(bench: Bench) -> None:
+def test_a_failed_request_raises_and_is_shown(bench: Bench) -> None:
     log = bench.topic("orders", [10, 10, 1])
     bench.does["orders"] = fail
     cleaner = bench.cleaner()
@@ -1013,7 +1013,7 @@ def test_all_threads_together_keep_to_the_limit(bench: Bench, threads: int) -> N
     assert 0.9 * limit < rate < 1.1 * limit
 
 
-def test_the_limit_holds_where_the_clock_of_the_tasks_stands_still(bench: Bench) -> None:
+def test_the_limit_holds_with_a_frozen_task_clock(bench: Bench) -> None:
     """As in a command or a job, whose tasks happen at once or never."""
     log = bench.topic("orders", [10, 10, 1])
 
@@ -1059,7 +1059,7 @@ def test_another_limit_ends_a_sleep_that_the_old_one_asked_for(bench: Bench) -> 
 # What can be seen
 
 
-def test_a_state_tells_what_is_new_and_what_keeps_the_rest(bench: Bench) -> None:
+def test_a_state_shows_what_is_new_and_what_blocks_the_rest(bench: Bench) -> None:
     bench.topic("lag", [10, 10, 1], min_compaction_lag_ms=5000)
     bench.topic("new", [10, 90, 1], clean=1)
     bench.topic("waits", [90, 10, 1], clean=1)

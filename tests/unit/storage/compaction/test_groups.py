@@ -47,7 +47,7 @@ def test_one_that_is_too_large_is_alone() -> None:
     ]
 
 
-def test_empty_segments_join_whoever_is_there() -> None:
+def test_empty_segments_join_any_group() -> None:
     assert group_segments(extents((0, 0, 0), (1000, 0, 0), (0, 0, 0), (0, 0, 0)), **LIMITS) == [4]
 
 

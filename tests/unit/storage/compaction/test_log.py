@@ -632,7 +632,7 @@ def test_a_log_that_was_opened_for_reading_is_not_compacted_but_can_be_previewed
 # Progress, disk and the order of renames
 
 
-def test_progress_is_told_from_the_beginning_to_the_end_of_each_pass(tmp_path: Path) -> None:
+def test_progress_is_reported_from_the_beginning_to_the_end_of_each_pass(tmp_path: Path) -> None:
     log = make(tmp_path).open()
     write(log, "abc", "abc", "abc")
     told: list[CompactionProgress] = []

@@ -157,7 +157,7 @@ def test_an_emptied_data_batch_counts_as_data_of_its_transaction() -> None:
     assert Pass().verdicts(emptied(0, 7, control=False), commit(1, 7)) == [FILTER, CONTROL]
 
 
-def test_an_emptied_marker_goes_unless_it_tells_something() -> None:
+def test_an_emptied_marker_is_removed_unless_it_is_needed() -> None:
     assert Pass().verdicts(emptied(0, 7, control=True)) == [DROP]
     assert Pass(end=1).verdicts(emptied(0, 7, control=True)) == [EMPTY]
 
@@ -169,7 +169,7 @@ def test_other_control_records_stay() -> None:
     assert Pass().verdicts(leader_change) == [CONTROL]
 
 
-def test_transactions_go_on_from_piece_to_piece_and_may_be_told_again() -> None:
+def test_transactions_continue_from_piece_to_piece_and_may_be_added_again() -> None:
     found = Pass(aborted(7, 0, 9))
     assert found.verdicts(data(0, 7), data(1, 8)) == [DROP, FILTER]
     found.tracker.expect([aborted(7, 0, 9)])

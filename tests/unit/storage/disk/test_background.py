@@ -96,7 +96,7 @@ def test_a_failure_is_kept_and_logged_in_one_line_and_does_not_end_the_repetitio
     assert caplog.records[0].exc_info is None
 
 
-def test_a_failure_of_another_package_is_told_with_its_kind() -> None:
+def test_a_failure_of_another_package_is_reported_with_its_type() -> None:
     assert str(BackgroundError("flush", KeyError("orders"))) == "flush: KeyError('orders')"
 
 
@@ -190,7 +190,7 @@ def test_a_task_can_stop_its_scheduler() -> None:
     assert scheduler.errors == ()
 
 
-def test_a_process_ends_though_nobody_stopped_the_scheduler() -> None:
+def test_a_process_ends_without_stopping_the_scheduler() -> None:
     program = (
         "from duralog.storage.disk.background import Scheduler\n"
         "scheduler = Scheduler()\n"

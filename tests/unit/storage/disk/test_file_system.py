@@ -90,7 +90,7 @@ def test_an_append_after_a_cut_that_failed_overwrites_what_is_left(path: str, mo
     assert file.read(0, file.size) == b"keptgood"
 
 
-def test_a_write_that_is_interrupted_goes_on(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_continues(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FS.open(path, writable=True, create=True)
     write, write_many = os.pwrite, os.pwritev
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, bytes(data)[:3], at))

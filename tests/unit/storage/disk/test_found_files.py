@@ -32,7 +32,7 @@ from duralog.storage.disk.found_files import Content, identify, list_folder
         ("notes.deleted", Content.OTHER, None, FileState.LIVE),
     ],
 )
-def test_what_a_name_tells(name: str, content: Content, offset: int | None, state: FileState) -> None:
+def test_identification_by_name(name: str, content: Content, offset: int | None, state: FileState) -> None:
     found = identify(f"/data/orders-3/{name}")
     assert (found.content, found.offset, found.state) == (content, offset, state)
     assert found.partition is not None

@@ -87,7 +87,7 @@ def lent(path: Path) -> Iterator[LentLock]:
     lock.release()
 
 
-def test_nobody_else_gets_in_while_the_directory_is_lent(path: Path, lent: LentLock) -> None:
+def test_a_lent_directory_is_locked_for_others(path: Path, lent: LentLock) -> None:
     assert asks_for_the_directory(path) == "refused"
     with pytest.raises(StoreLocked, match="this process has it open already"):
         LocalLock(str(path))
@@ -101,7 +101,7 @@ def test_tasks_have_different_partitions_at_the_same_time(path: Path, lent: Lent
         assert lent.states()[0] is SlotState.RETURNED
 
 
-def test_a_second_attempt_waits_and_is_told_how_the_first_one_ended(path: Path, lent: LentLock) -> None:
+def test_a_second_attempt_waits_and_learns_how_the_first_one_ended(path: Path, lent: LentLock) -> None:
     with borrower(path, JOB, 1) as first:
         assert state_found(first) == "AS_FOUND"
         with borrower(path, JOB, 1) as second:

@@ -32,7 +32,7 @@ def test_a_directory_is_locked_once(tmp_path: Path) -> None:
     first.lock().release()
 
 
-def test_folders_are_told_apart(directory: LogDirectory, tmp_path: Path) -> None:
+def test_folders_are_distinguished(directory: LogDirectory, tmp_path: Path) -> None:
     unique = "0123456789abcdef" * 2
     for name in (
         "orders-10",

@@ -12,7 +12,7 @@ from duralog.storage.disk.parallel import ByteCount, Progress, for_each_partitio
 PARTITIONS = [TopicPartition("orders", number) for number in range(20)]
 
 
-def test_all_are_done_and_failures_are_told_apart() -> None:
+def test_all_are_done_and_failures_are_listed() -> None:
     def work(partition: TopicPartition, count: ByteCount) -> int:
         if partition.partition % 3 == 0:
             raise LookupError(str(partition))
@@ -25,7 +25,7 @@ def test_all_are_done_and_failures_are_told_apart() -> None:
     assert {str(error) for error in outcome.failures.values()} == {f"orders-{number}" for number in range(0, 20, 3)}
 
 
-def test_it_goes_on_at_the_same_time() -> None:
+def test_it_continues_at_the_same_time() -> None:
     together = threading.Barrier(2)
     outcome = for_each_partition(PARTITIONS[:2], lambda _partition, _count: together.wait(60), threads=2)
     assert len(outcome.results) == 2

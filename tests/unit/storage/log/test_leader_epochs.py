@@ -170,7 +170,7 @@ def rows_of(*batches: tuple[int, int]) -> np.ndarray:
     return rows
 
 
-def test_batches_tell_the_epochs_again(disk: CountingFileSystem, path: str) -> None:
+def test_epochs_are_rebuilt_from_batches(disk: CountingFileSystem, path: str) -> None:
     epochs = LeaderEpochs.open(disk, path)
     epochs.observe(rows_of((-1, 3), (0, 5), (0, 8), (3, 9), (2, 11), (3, 12), (4, 14), (4, 20)))
     assert pairs(epochs) == [(0, 5), (3, 9), (4, 14)]

@@ -369,7 +369,7 @@ def test_nothing_is_scanned_twice(intact: tuple[Path, list[bytes]], monkeypatch:
         assert scans.size_bytes == once
 
 
-def test_a_reader_that_cannot_wait_is_told(intact: tuple[Path, list[bytes]]) -> None:
+def test_a_reader_that_cannot_wait_gets_an_error(intact: tuple[Path, list[bytes]]) -> None:
     from duralog.storage.log.reading import read_slice, scan_slice
 
     with opened(intact[0]) as store:

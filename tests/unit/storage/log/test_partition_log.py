@@ -45,7 +45,7 @@ def test_a_new_log(tmp_path: Path) -> None:
     assert repr(log) == "<PartitionLog orders-3 from 0 to 0>"
 
 
-def test_segments_tell_their_size_and_time(tmp_path: Path) -> None:
+def test_segments_have_their_size_and_time(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path).open()
     log.append([Record(value=b"", timestamp_ms=time) for time in (30, 70, 50)])
     log.roll()
@@ -162,7 +162,7 @@ def with_unsynced_files(folder: LogInFolder) -> PartitionLog:
 
 
 @pytest.mark.parametrize("interrupted", range(3))
-def test_a_flush_that_is_interrupted_is_made_up_for_by_the_next(tmp_path: Path, interrupted: int) -> None:
+def test_an_interrupted_flush_is_completed_by_the_next(tmp_path: Path, interrupted: int) -> None:
     undisturbed = Counting()
     log = with_unsynced_files(LogInFolder(tmp_path / "undisturbed", files=undisturbed))
     undisturbed.synced.clear()
@@ -218,7 +218,7 @@ def test_a_failed_sync_is_not_forgotten_because_another_segment_was_deleted_mean
     assert log.in_doubt
 
 
-def test_who_waits_for_a_sync_of_another_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_waiter_for_a_failed_sync_of_another_thread_gets_the_error(tmp_path: Path) -> None:
     disk = AtSync()
     log = LogInFolder(tmp_path, files=disk, flush_messages=2).open()
     log.append(numbered(0, 1))
@@ -265,7 +265,7 @@ def test_a_log_that_was_closed_and_deleted_after_a_roll_is_no_warning(
     assert caplog.records == []
 
 
-def test_flushing_every_so_many_messages(tmp_path: Path) -> None:
+def test_flushing_every_n_messages(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path, flush_messages=10).open()
     log.append(numbered(0, 9))
     assert log.recovery_point == 0

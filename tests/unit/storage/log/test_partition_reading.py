@@ -134,7 +134,7 @@ def test_a_batch_over_the_maximum_is_refused_wherever_it_stands(tmp_path: Path, 
         next(reader)
 
 
-def test_an_isolation_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_isolation_lists_the_known_ones(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path).open()
     with pytest.raises(ValueError, match="isolation is read_uncommitted or read_committed, not 'committed'"):
         log.read(0, isolation="committed")
@@ -384,7 +384,7 @@ def test_who_does_not_reach_the_damage_does_not_see_it(tmp_path: Path) -> None:
 # Threads
 
 
-def test_readers_beside_a_writer_see_a_growing_log_without_gaps(tmp_path: Path) -> None:
+def test_readers_of_a_log_being_written_see_no_gaps(tmp_path: Path) -> None:
     folder = LogInFolder(tmp_path, internal_segment_bytes=2000)
     log = folder.open()
     failures: list[BaseException] = []

@@ -87,7 +87,7 @@ def test_aborted_data_is_hidden_from_readers_of_committed_data(tmp_path: Path) -
     assert log.aborted_transactions(7, 10) == []
 
 
-def test_a_slice_tells_what_to_leave_out(tmp_path: Path) -> None:
+def test_a_slice_lists_what_to_leave_out(tmp_path: Path) -> None:
     log = LogInFolder(tmp_path).open()
     sender = Sender(log, 1)
     sender.send(0, 2)

@@ -140,7 +140,7 @@ def test_each_policy_sees_what_the_ones_before_it_have_left() -> None:
     ]
 
 
-def test_a_removal_tells_what_goes_and_why() -> None:
+def test_a_removal_lists_what_is_deleted_and_why() -> None:
     (removal,) = plan(log_of((123, 100), (100, 0), config={"retention.ms": 60}))
     assert (removal.topic, removal.partition, removal.base_offset, removal.end_offset) == ("orders", 3, 0, 10)
     assert removal.size_bytes == 123
@@ -170,7 +170,7 @@ def test_a_policy_of_ones_own_cannot_take_what_must_stay() -> None:
     assert bases(log_of((1, 0), (1, 0), high_watermark=10), EvenTheLast()) == [0]
 
 
-def test_nobody_is_asked_about_a_log_that_is_gone() -> None:
+def test_policies_are_not_called_when_no_segment_is_left() -> None:
     class MustNotBeAsked:
         def removable(self, log: AgingLog) -> Iterator[Removable]:
             raise AssertionError(log)

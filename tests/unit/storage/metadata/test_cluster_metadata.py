@@ -371,7 +371,7 @@ class TestLoading:
         with pytest.raises(CorruptRecord, match=r"missing \(expected offset 0, found offset 1\)"):
             ClusterMetadata.load(None, self.log()[1:])
 
-    def test_a_record_that_cannot_be_applied_is_told_by_its_offset(self):
+    def test_a_record_that_cannot_be_applied_is_reported_with_its_offset(self):
         bad = encode_batch([record("NO_OP_RECORD"), record("REMOVE_TOPIC_RECORD", topic_id=DIRECTORY_ID)], 0, 1, NOW_MS)
         with pytest.raises(CorruptRecord, match="a topic that does not exist, at offset 1 of the metadata log"):
             ClusterMetadata.load(None, [bad])
@@ -420,7 +420,7 @@ class TestBytes:
             list(decode_batches(data))
         assert (error.value.fault, error.value.position) == (Fault.CRC_MISMATCH, 0)
 
-    def test_a_damaged_record_is_told_by_its_offset(self):
+    def test_a_damaged_record_is_reported_with_its_offset(self):
         good = encode_metadata_record(record("NO_OP_RECORD"))
         values = [good, b"\1\2\0\x20short", None]
         for number, complaint in ((1, "offset 8 is damaged at byte"), (2, "offset 8 is damaged: .*no value")):

@@ -76,7 +76,7 @@ def change(path: Path, damage: Callable[[bytearray], None]) -> None:
         (last_value, "wrong checksum", "the metadata before it, which ends at offset 10"),
     ],
 )
-def test_a_reader_is_told_what_is_damaged_and_what_it_goes_by(
+def test_a_reader_is_warned_of_damage_and_of_the_source_used_instead(
     directory: Directory,
     caplog: pytest.LogCaptureFixture,
     damage: Callable[[bytearray], None],
@@ -91,7 +91,7 @@ def test_a_reader_is_told_what_is_damaged_and_what_it_goes_by(
     assert went_by in caplog.text
 
 
-def test_a_reader_of_sound_metadata_is_told_nothing(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_of_sound_metadata_gets_no_warning(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "duralog"), directory.open(read_only=True) as store:
         assert store.topic_config("orders").retention_ms == 5000
     assert caplog.messages == []
@@ -125,7 +125,7 @@ def with_a_strange_record(data: bytearray) -> None:
     data += record_batch.encode([value], base_offset=last.last_offset + 1, leader_epoch=last.leader_epoch)
 
 
-def test_a_record_that_cannot_be_loaded_locks_nobody_out(directory: Directory) -> None:
+def test_a_record_that_cannot_be_loaded_locks_no_client_out(directory: Directory) -> None:
     change(directory.path / LOG, with_a_strange_record)
     damaged = (directory.path / LOG).read_bytes()
     asked = f"duralog repair --dry-run {directory.path} --topic __cluster_metadata"

@@ -199,7 +199,7 @@ def test_a_topic_that_was_only_found_has_the_defaults(log: MemoryLog) -> None:
     assert log.batches == []
 
 
-def test_a_topic_that_was_only_found_loses_nothing_by_a_time_that_nobody_gave(log: MemoryLog, topics: Topics) -> None:
+def test_a_topic_without_metadata_loses_nothing_by_a_default_retention(log: MemoryLog, topics: Topics) -> None:
     topics.add_found("orders", None, [0])
     assert topics.get("orders").config.retention_ms == -1
     topics.adopt("orders")

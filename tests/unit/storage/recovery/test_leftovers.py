@@ -210,7 +210,7 @@ def test_a_swap_below_an_unfinished_file_wins() -> None:
 
 
 @pytest.mark.parametrize("states", list(product([None, *FileState], repeat=2)))
-def test_every_combination_settles_for_good_and_the_same_in_memory(
+def test_every_combination_settles_permanently_and_the_same_in_memory(
     states: tuple[FileState | None, FileState | None],
 ) -> None:
     disk = disk_with_old()

@@ -82,7 +82,7 @@ def test_a_range_is_copied_with_a_report(disk: CrashingFiles) -> None:
     }
 
 
-def test_the_same_bytes_are_kept_once_and_others_beside_them(disk: CrashingFiles) -> None:
+def test_the_same_bytes_are_kept_once_and_others_separately(disk: CrashingFiles) -> None:
     first = keep(disk)
     assert keep(disk).name == first.name
     assert len(reports(disk)) == 1
@@ -154,7 +154,7 @@ def test_files_that_are_no_reports_are_passed_over(disk: CrashingFiles) -> None:
     assert reports(disk) == [kept]
 
 
-def test_what_was_put_back_is_told(disk: CrashingFiles) -> None:
+def test_what_was_restored_is_reported(disk: CrashingFiles) -> None:
     quarantine = Quarantine(disk, FOLDER, lambda: NOW_MS)
     quarantine.mark_restored(keep(disk), 2)
     quarantine.mark_restored(quarantine.reports()[0], 1)

@@ -187,7 +187,7 @@ def test_segments_below_the_recovery_point_are_not_looked_at() -> None:
     assert load(disk, recovery_point=1000).recovery_point == 30
 
 
-def test_progress_tells_what_was_checked() -> None:
+def test_progress_shows_what_was_checked() -> None:
     checked: list[int] = []
     load_partition(
         closed_disk(),
@@ -212,7 +212,7 @@ def test_progress_tells_what_was_checked() -> None:
         pytest.param({**SOUND, 0: SOUND[0] + bytes(9), 10: SOUND[10] + b"x"}, 1000, [0, 10], id="two"),
     ],
 )
-def test_who_wants_to_know_is_told_of_a_segment_before_its_log_changes(
+def test_a_listener_is_called_before_the_log_of_a_segment_changes(
     logs: dict[int, bytes], recovery_point: int, told: list[int]
 ) -> None:
     disk = CrashingFiles()
@@ -404,7 +404,7 @@ def test_damage_without_a_way_on_before_the_start_of_the_log() -> None:
     assert load(disk, log_start=5).end_offset == 12
 
 
-def test_a_log_that_ends_before_its_start_begins_anew() -> None:
+def test_a_log_that_ends_before_its_start_is_emptied() -> None:
     disk = disk_with(SOUND)
     loaded = load(disk, log_start=100)
     assert (loaded.log_start_offset, loaded.end_offset, loaded.recovery_point) == (100, 100, 0)
@@ -536,7 +536,7 @@ def test_a_damaged_snapshot_is_replaced() -> None:
     assert disk.contents(FOLDER) != before
 
 
-def test_a_marker_that_nobody_can_read_is_passed_over() -> None:
+def test_an_unreadable_marker_is_skipped() -> None:
     marker = record_batch.encode(
         [Record(key=b"?", value=b"?", timestamp_ms=1)],
         base_offset=4,
@@ -567,7 +567,7 @@ def test_a_damaged_epoch_file_is_made_new() -> None:
     assert disk.read_all(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}") == good
 
 
-def test_a_damaged_epoch_file_is_made_new_if_there_is_nothing_to_tell() -> None:
+def test_a_damaged_epoch_file_is_created_again_if_there_are_no_epochs() -> None:
     disk = closed_disk({0: b""})
     disk.write(f"{FOLDER}/{LEADER_EPOCH_CHECKPOINT}", b"garbage", sync=True)
     assert load(disk, clean=True).read_leader_epochs().entries == ()

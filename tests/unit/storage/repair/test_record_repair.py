@@ -356,7 +356,7 @@ def test_a_crash_at_any_point_loses_nothing(seed: int) -> None:
     assert not take_out(finished)
 
 
-def test_what_stops_transactions_is_told_in_the_report(tmp_path: Path) -> None:
+def test_what_stops_transactions_is_in_the_report(tmp_path: Path) -> None:
     make(tmp_path / "data", [(b"\0\0x", b"")], topic=TRANSACTION_STATE)
     run("repair", "--json", tmp_path / "data")
     (report,) = (tmp_path / "data" / f"{TRANSACTION_STATE}-0" / QUARANTINE_FOLDER).glob("*.json")

@@ -88,7 +88,7 @@ def test_nothing_below_the_start_of_the_log_goes_back() -> None:
     assert offsets(restored(disk, log_start=11)) == [(10, 11), (12, 13), (20, 21), (22, 23)]
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
+def test_a_dry_run_reports_the_same_and_changes_nothing() -> None:
     disk = broken()
     changes = disk.changes
     told = offsets(restored(disk, dry_run=True))
@@ -96,7 +96,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
     assert told == offsets(restored(disk))
 
 
-def test_who_wants_to_know_is_told_of_a_segment_before_its_log_changes() -> None:
+def test_a_listener_is_called_before_the_log_of_a_segment_changes() -> None:
     disk = broken()
     found: list[int] = []
 

@@ -171,7 +171,7 @@ def test_the_first_bad_batch_ends_the_valid_part(tmp_path: Path, behind: bytes, 
         raise built.reason
 
 
-def test_an_offset_too_far_from_the_base_is_told_apart(tmp_path: Path) -> None:
+def test_an_offset_too_far_from_the_base_is_distinguished(tmp_path: Path) -> None:
     built = build(tmp_path, GOOD + v2(BASE + 2**31 - 2))
     assert built.is_overflow
     assert built.valid_bytes == len(GOOD)

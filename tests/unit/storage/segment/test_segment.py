@@ -531,7 +531,7 @@ def test_no_room_for_a_preallocated_log_leaves_none(tmp_path: Path, monkeypatch:
     append(create(tmp_path, options), v2(BASE, [1]))
 
 
-def test_recovery_tells_where_the_valid_part_ends_and_leaves_the_log_alone(tmp_path: Path) -> None:
+def test_recovery_returns_where_the_valid_part_ends_and_leaves_the_log_alone(tmp_path: Path) -> None:
     segment = create(tmp_path)
     parts = [v2(BASE + n, [n]) for n in range(20)]
     append(segment, *parts)
@@ -624,7 +624,9 @@ def test_an_index_of_an_older_kafka_names_the_last_offset_of_a_whole_append(tmp_
 
 @pytest.mark.parametrize("tail", [b"", v2(BASE + 20, [99])[:-3], bytes(500), v2(BASE + 20, [99])[:65] + bytes(300)])
 @pytest.mark.parametrize("with_indexes", [True, False])
-def test_reading_somebody_elses_segment_changes_nothing(tmp_path: Path, tail: bytes, with_indexes: bool) -> None:
+def test_reading_the_segment_of_another_process_changes_nothing(
+    tmp_path: Path, tail: bytes, with_indexes: bool
+) -> None:
     segment = create(tmp_path)
     parts = [v2(BASE + n, [n]) for n in range(20)]
     append(segment, *parts)

@@ -110,7 +110,7 @@ def test_half_an_entry_at_the_end_is_ignored_and_overwritten(path: str) -> None:
         (b"\x00\x01" + encode_transaction_index(THREE)[2:], "unknown version"),
     ],
 )
-def test_entries_that_cannot_be_are_refused_until_the_file_is_written_anew(path: str, data: bytes, told: str) -> None:
+def test_impossible_entries_are_refused_until_the_file_is_rewritten(path: str, data: bytes, told: str) -> None:
     Path(path).write_bytes(data)
     index = TransactionIndex(FS, path, 10)
     with pytest.raises(CorruptRecord, match=told) as caught:
