@@ -21,6 +21,7 @@ from duralog.format.index_entries import AbortedTransaction
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.choice import Part
 from duralog.scanning.cluster.cluster import Cluster, Copies
+from duralog.scanning.cluster.directory import Copy
 from duralog.scanning.cluster.explained import ExplainedPartition, explained
 from duralog.scanning.cluster.offset_sets import Ranges, without
 from duralog.scanning.cluster.problems import LOST_ADVICE, Problem
@@ -177,7 +178,7 @@ def served_parts(copies: Copies, isolation: Isolation, *, to_end: bool = False) 
             f"{copies.partition}: consumers were served offsets {low} to {high}, and no copy has them: they are not"
             f" read; duralog cluster verify shows what each copy lacks. {LOST_ADVICE}"
         )
-    parts = _parts(copies, isolation, to_end=to_end)
+    parts = _with_ends_of_transactions(copies, _parts(copies, isolation, to_end=to_end), isolation)
     if not parts:
         return []
     last = parts[-1]
@@ -220,6 +221,37 @@ def _parts(copies: Copies, isolation: Isolation, *, to_end: bool) -> list[Part]:
     return parts
 
 
+def _with_ends_of_transactions(copies: Copies, parts: list[Part], isolation: Isolation) -> list[Part]:
+    """Read from a copy that has the end of each transaction, if the chosen one has lost a segment with one.
+
+    A copy that has a transaction's first batch knows of it. If it is not open there, it has ended.
+    """
+    if isolation is not Isolation.READ_COMMITTED or len(parts) != 1:
+        return parts
+    (part,) = parts
+    chosen = copies.copies[part.copy]
+    if chosen.view.last_stable_offset >= part.end_offset:
+        return parts
+    firsts = [entry.transaction_first_offset for entry in chosen.log.producers() if entry.transaction_first_offset >= 0]
+    for number, copy in enumerate(copies.copies):
+        is_whole = copy.state.start_offset <= part.start_offset and copies.choice.agreed[number] >= part.end_offset
+        if (
+            is_whole
+            and copy.view.last_stable_offset > chosen.view.last_stable_offset
+            and all(_has_batch(copy, first) for first in firsts if first < part.end_offset)
+        ):
+            return _around_empty_segments(copies, [Part(number, part.start_offset, part.end_offset)])
+    return parts
+
+
+def _has_batch(copy: Copy, offset: int) -> bool:
+    with suppress(DuralogError):  # That copy is damaged there.
+        for piece in copy.view.scanned_from(offset):
+            batches = piece.batches
+            return bool(((batches["base_offset"] <= offset) & (batches["last_offset"] >= offset)).any())
+    return False
+
+
 def _within(copies: Copies, wanted: OffsetRange, how: _Wanted) -> list[Part]:
     if wanted.start_offset >= wanted.end_offset:
         return []
@@ -237,7 +269,7 @@ def _within(copies: Copies, wanted: OffsetRange, how: _Wanted) -> list[Part]:
             available_end=there[-1].end_offset if there else copies.choice.start_offset,
         )
         report_loss(loss, how.on_data_loss)
-    return parts
+    return _with_ends_of_transactions(copies, parts, how.isolation)
 
 
 def _clipped(parts: Iterable[Part], wanted: OffsetRange) -> list[Part]:
@@ -361,7 +393,7 @@ def _healed_by_plan(copies: Copies, parts: Sequence[Part]) -> Iterable[HealedRan
     chosen = copies.chosen
     for part in parts:
         if part.copy != copies.choice.copy:
-            reason = "a segment is empty"
+            reason = "a segment is empty or missing"
             if part.end_offset > chosen.state.end_offset:
                 reason = f"the log ends at offset {chosen.state.end_offset}"
             elif part.start_offset < chosen.state.start_offset:

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 import duralog
+from duralog import Record
 from duralog.errors import CorruptRecord, OffsetOutOfRange
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.cluster import open_cluster
@@ -429,3 +430,53 @@ def test_what_no_copy_has_is_reported_once_and_passed_over(nodes, expected):
     gone = range(found.first_offset, found.last_offset + 1)
     assert offsets == [offset for offset, _, _ in expected if offset not in gone]
     assert not healed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_committed_records_are_those_of_a_whole_copy_if_one_lost_ends_of_transactions(tmp_path, seed):
+    """The chosen copy has lost segments in the middle, and its producer snapshots: transactions seem to be open."""
+    rng = Random(seed)
+    with duralog.open(tmp_path / "source") as store:
+        store.create_topic(TOPIC, partitions=1)
+        log = store.partition(TOPIC, 0)
+        sequences: dict[int, int] = {}
+        opened: set[int] = set()
+        for number in range(rng.randint(20, 60)):
+            kind = rng.random()
+            producer = rng.randrange(4)
+            if kind < 0.3:
+                log.append([Record(value=b"plain %d" % number)])
+            elif kind < 0.55 and opened:
+                ended = rng.choice(sorted(opened))
+                opened.remove(ended)
+                log.end_transaction(ended, 0, commit=rng.random() < 0.5)
+            else:
+                sequence = sequences.get(producer, 0)
+                value = b"%d of %d" % (number, producer)
+                log.append(
+                    [Record(value=value)],
+                    producer_id=producer,
+                    producer_epoch=0,
+                    base_sequence=sequence,
+                    is_transactional=True,
+                )
+                sequences[producer] = sequence + 1
+                opened.add(producer)
+            if rng.random() < 0.25:
+                log.roll()
+        for producer in opened:
+            if rng.random() < 0.7:
+                log.end_transaction(producer, 0, commit=True)
+        log.append([Record(value=b"last")])
+        end = log.end_offset
+    copies = [copy_directory(tmp_path / "source", tmp_path / f"broker-{node}", node) for node in (1, 2, 3)]
+    for node in copies:
+        write_high_watermark(node, end)
+    expected = scanned([str(node) for node in copies], TOPIC, isolation="read_committed")
+    assert expected == scanned(str(copies[2]), TOPIC, isolation="read_committed")
+    paths = logs(copies[0])
+    for path in rng.sample(paths[1:-1], min(rng.randint(1, 2), len(paths) - 2)):
+        path.unlink()
+    for path in (copies[0] / f"{TOPIC}-0").glob("*.snapshot"):
+        path.unlink()
+    assert scanned([str(node) for node in copies], TOPIC, isolation="read_committed") == expected
