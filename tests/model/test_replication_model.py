@@ -75,6 +75,19 @@ def test_with_checkpoints_of_now_all_that_consumers_saw_is_read():
             assert read >= leader.high_watermark or leader.start == leader.high_watermark
 
 
+def test_what_the_cleaner_of_a_copy_has_seen_is_read():
+    beyond = 0
+    for seed in SEEDS:
+        partition, _ = live(seed)
+        states = [replica.state() for replica in partition.replicas]
+        choice = choose(states, partition.registration())
+        leader = partition.last_leader
+        if leader.checkpoint is not None and leader.cleaned_to is not None:
+            assert choice.high_watermark >= min(leader.cleaned_to, choice.agreed[leader.node_id - 1])
+            beyond += leader.cleaned_to > leader.checkpoint
+    assert beyond > 10
+
+
 def test_a_leaders_copy_that_is_cut_is_continued_by_the_others():
     continued = 0
     for seed in SEEDS:

@@ -15,6 +15,7 @@ from duralog.command_line import app
 from duralog.errors import UnknownTopic
 from duralog.scanning.executor import TaskProgress
 from duralog.spark.jobs import export
+from tests.support.cluster.made import flip, logs, three_nodes, write_high_watermarks
 from tests.support.places import GOLDEN
 from tests.support.spark.lake_directory import FORMATS, fill_days, rows_of
 from tests.support.typed_log import SECOND, write_typed_log
@@ -98,3 +99,26 @@ def test_the_command(tmp_path: Path) -> None:
     assert wrong.exit_code == 1
     assert "expected a table of format parquet, found one of format delta" in wrong.stderr
     assert run(str(tmp_path / "data")).exit_code == 2
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_on_the_directories_of_a_cluster(tmp_path: Path) -> None:
+    nodes = three_nodes(tmp_path)
+    flip(logs(nodes[0])[1], 300)
+    paths, target = [str(node) for node in nodes], str(tmp_path / "lake")
+    first = run(*paths, target, "--json")
+    assert first.exit_code == 0, first.output
+    told = json.loads(first.stdout)
+    assert (told["records"], told["problems"]) == (60, [])
+    (healed,) = told["tables"][0]["healed"]
+    assert healed.startswith(f"orders-0: offsets 18 to 20 were read from {nodes[1]}")
+    write_high_watermarks(nodes, 40)
+    second = run(f"{tmp_path}/broker-*", target)
+    assert second.exit_code == 0, second.output
+    assert "# orders: partition 0 is in the table up to offset 60, and can be read up to 40 here" in second.stdout
+    third = run(target, "--data", paths[0], "--data", paths[0], "--data", paths[1])
+    assert (third.exit_code, "which was given before: it counts once" in third.stdout) == (0, True)
+    alone = run(paths[0], target)
+    assert (alone.exit_code, "exported from the directories of a cluster" in alone.stderr) == (1, True)
+    assert "there is no topic nope" in run(*paths, target, "--topic", "nope").stderr
+    assert [row["offset"] for row in rows_of("parquet", tmp_path / "lake" / "orders")] == list(range(60))

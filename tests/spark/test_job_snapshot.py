@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 import duralog
 from duralog.command_line import app
 from duralog.spark.jobs import snapshot
+from tests.support.cluster.made import copy_directory, flip, logs
 from tests.support.schemas.change_events import topic_of
 from tests.support.spark.change_log import write_events
 from tests.support.spark.lake_directory import START_MS, rows_of, table_of
@@ -183,3 +184,23 @@ def test_the_command_with_columns(tmp_path: Path) -> None:
     assert run(*arguments, "--unwrap", "other").exit_code != 0
     assert run(*arguments, "--mode", "failfast").exit_code == 2
     assert run(*arguments, "--unwrap", "debezium", "--mode", "dropmalformed").exit_code == 2
+
+
+def test_the_directories_of_a_cluster(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    """In one task and shuffled, from damaged copies, and by the command."""
+    nodes = [copy_directory(data, tmp_path / f"broker-{node}", node) for node in (1, 2)]
+    for place, node in enumerate(nodes):
+        flip(logs(node, "users")[0], 5000 * (place + 1))
+    expected = snapshot(spark, str(data), str(tmp_path / "expected"))
+    paths = [str(node) for node in nodes]
+    for name, map_bytes in (("whole", 1 << 20), ("shuffled", TINY_MAP)):
+        report = snapshot(spark, paths, str(tmp_path / name), map_bytes=map_bytes, max_slice_bytes=4096)
+        (table,) = report.tables
+        assert table.shuffled_partitions == ((0, 1) if name == "shuffled" else ())
+        assert rows("parquet", table) == rows("parquet", expected.tables[0])
+        assert table.healed
+    (row,) = report.frame(spark).collect()
+    assert tuple(row.healed) == table.healed
+    found = run(*paths, str(tmp_path / "whole"))
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[1].split()[-2:] == ["incremental", str(tmp_path / "whole/users/snapshot-000001")]

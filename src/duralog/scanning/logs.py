@@ -14,7 +14,7 @@ Nothing is written. Open logs do not change: open them again to see newer record
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -25,6 +25,7 @@ from duralog.format.checkpoints import EpochStart
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.cluster import open_cluster
 from duralog.scanning.cluster.directories import Paths, is_of_cluster
+from duralog.scanning.cluster.problems import Problem
 from duralog.scanning.cluster.served import ServedLogs
 from duralog.scanning.cluster.sources import ClusterPlan
 from duralog.scanning.locations import Location, location_of
@@ -42,6 +43,7 @@ from duralog.scanning.remembered_objects import ExportedObjects
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.view import LogView
 from duralog.storage.metadata.folder import METADATA_PARTITION
 from duralog.storage.store import Store
 
@@ -56,6 +58,14 @@ class Logs(TopicSource, Protocol):
 
     @property
     def is_remote(self) -> bool: ...
+
+    @property
+    def cluster_id(self) -> str | None:
+        """By `meta.properties`."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """Of the directories of a cluster."""
 
     @property
     def has_configs(self) -> bool:
@@ -73,6 +83,9 @@ class Logs(TopicSource, Protocol):
 
     def history(self, partition: TopicPartition) -> tuple[EpochStart, ...] | None:
         """The leader epochs of a partition of a cluster, by which another history is noticed."""
+
+    def views_with(self, partition: TopicPartition, offset: int) -> Iterator[LogView]:
+        """The copies of the log that have this offset: first the one that is read."""
 
     def start_offset(self, partition: TopicPartition) -> int:
         """The first offset that a copy has."""
@@ -143,6 +156,14 @@ class DirectoryLogs:
         return self._location.is_remote
 
     @property
+    def cluster_id(self) -> str | None:
+        return self._store.cluster_id
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        return ()
+
+    @property
     def has_configs(self) -> bool:
         try:
             self._store.partition(*METADATA_PARTITION)
@@ -170,6 +191,11 @@ class DirectoryLogs:
 
     def history(self, _: TopicPartition) -> None:
         return None
+
+    def views_with(self, partition: TopicPartition, offset: int) -> Iterator[LogView]:
+        view = self.log(partition).view
+        if view.start_offset <= offset < view.end_offset:
+            yield view
 
     def start_offset(self, partition: TopicPartition) -> int:
         return self.log(partition).start_offset

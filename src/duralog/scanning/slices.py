@@ -46,6 +46,8 @@ class LogSources:
     """The history of the log: a batch with another epoch belongs to another history."""
     dense_from: int | None
     """From this offset on, a missing offset is damage; None if that is not known."""
+    whole_from: int | None = None
+    """From this offset on, one that no copy has is lost; None if it may be compacted: the topic's config is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

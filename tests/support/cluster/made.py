@@ -12,8 +12,13 @@ from random import Random
 
 import duralog
 from duralog import Record
-from duralog.format.checkpoints import PartitionOffset, encode_offset_checkpoint
-from duralog.format.filenames import HIGH_WATERMARK_CHECKPOINT
+from duralog.format.checkpoints import (
+    EpochStart,
+    PartitionOffset,
+    encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
+)
+from duralog.format.filenames import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from duralog.format.properties import MetaProperties, encode_meta_properties
 from duralog.format.uuids import random_uuid
 
@@ -55,6 +60,28 @@ def write_meta(directory: Path, node_id: int, *, cluster_id: str = CLUSTER_ID, d
 
 def write_high_watermark(directory: Path, offset: int, topic: str = TOPIC) -> None:
     (directory / HIGH_WATERMARK_CHECKPOINT).write_bytes(encode_offset_checkpoint([PartitionOffset(topic, 0, offset)]))
+
+
+def write_high_watermarks(directories: Sequence[Path], offset: int) -> None:
+    for directory in directories:
+        write_high_watermark(directory, offset)
+
+
+def write_epochs(directory: Path, *entries: tuple[int, int]) -> None:
+    checkpoint = encode_leader_epoch_checkpoint([EpochStart(*entry) for entry in entries])
+    (directory / f"{TOPIC}-0" / LEADER_EPOCH_CHECKPOINT).write_bytes(checkpoint)
+
+
+def lead(directory: Path, node_id: int, epoch: int, cut_at: int, records: int, mark: bytes = b"new") -> None:
+    """A leader of this epoch that has the log up to an offset, as after an unclean election, and writes."""
+    with duralog.open(directory, config={"log.cleaner.enable": "false"}) as store:
+        log = store.partition(TOPIC, 0)
+        log.truncate_to(cut_at)
+        log.become_leader(epoch)
+        for number in range(records):
+            log.append([Record(key=b"k%d" % number, value=mark + b"-%d" % number)])
+    shutil.rmtree(directory / "__cluster_metadata-0", ignore_errors=True)
+    write_meta(directory, node_id)
 
 
 def three_nodes(folder: Path, *, segments: int = 4, batches: int = 5, records: int = 3) -> list[Path]:

@@ -25,6 +25,7 @@ class Replica:
     start: int = 0
     removed: set[int] = field(default_factory=set)
     """By the cleaner."""
+    cleaned_to: int | None = None
     epochs: list[EpochStart] = field(default_factory=list)
     high_watermark: int = 0
     checkpoint: int | None = None
@@ -57,6 +58,7 @@ class Replica:
     def truncate(self, end: int) -> None:
         del self.values[end:]
         self.removed = {offset for offset in self.removed if offset < end}
+        self.cleaned_to = None if self.cleaned_to is None else min(self.cleaned_to, end)
         self.epochs = [entry for entry in self.epochs if entry.start_offset < end]
         self.high_watermark = min(self.high_watermark, end)
         self.start = min(self.start, end)
@@ -72,6 +74,7 @@ class Replica:
             end_offset=self.end,
             epochs=tuple(kept),
             high_watermark=self.checkpoint,
+            cleaned_to=self.cleaned_to,
         )
 
 
@@ -251,6 +254,7 @@ class ReplicatedPartition:
             replica = self.rng.choice(alive)
             below = range(replica.start, replica.high_watermark)
             replica.removed |= {offset for offset in below if self.rng.random() < 0.3}
+            replica.cleaned_to = replica.high_watermark
 
     def _retain(self) -> None:
         if (leader := self._leading) is not None:

@@ -6,23 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.cluster.cluster_command import MoreData
 from duralog.cli.job.lake_options import (
     IsolationChoice,
+    LogDirectories,
     SliceBytes,
     TableFormatChoice,
     TableTarget,
     TargetOptions,
     WithHeaders,
+    names_checked_in,
     note_columns,
+    note_copies,
     source_and_target,
 )
-from duralog.cli.job.spark_job import Location, job_app
+from duralog.cli.job.spark_job import job_app
 from duralog.cli.voice.engine import DEFAULT_MASTER, Conf, Master, StorageOptions, on_spark
 from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import (
     HOW,
     AsJson,
-    Data,
     NoProgress,
     Quiet,
     TopicChoices,
@@ -42,7 +45,6 @@ from duralog.cli.voice.payload_options import (
 )
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import plural, size_text, write_table
-from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 from duralog.config.error_text import printable
 
@@ -53,9 +55,9 @@ if TYPE_CHECKING:
 
 @job_app.command()
 def export(
-    path: Location = None,
+    directories: LogDirectories = None,
     target: TableTarget = None,
-    data: Data = None,
+    data: MoreData = None,
     topic: TopicChoices = None,
     isolation: IsolationChoice = "read_committed",
     storage_option: StorageOptions = None,
@@ -88,12 +90,15 @@ def export(
     A table is TARGET/TOPIC, partitioned by date, the UTC day of the record's timestamp. A run continues where the
     last one ended; a run that failed adds nothing to the tables.
 
+    Of several directories, each partition is read from the copy that consumers were served, up to the high watermark,
+    and damage in it from other copies.
+
     With --value-format, values are columns by their schemas; new columns of the topic are added to the table. With
     --unwrap debezium, each change event is a row of the database's columns, with the operation in __op.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    path, target = source_and_target(path, target, data)
+    path, target = source_and_target(directories, target, data)
     slice_bytes = parsed("--max-split", parse_bytes, max_split)
     if unwrap is not None and value_format is None:
         value_format = unwrap
@@ -104,7 +109,7 @@ def export(
     target_options = named_values("--target-option", target_option)
     with (
         errors_shown(),
-        names_checked(path, topic),
+        names_checked_in(path, topic),
         screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
         on_spark("export", master=master, conf=conf or ()) as spark,
     ):
@@ -152,6 +157,7 @@ def _write(output: Output, report: ExportReport) -> None:
     write_table(output, names, rows, right=names[1:-1], least=("without date", "files", "read"))
     for table in report.tables:
         note_columns(output, table)
+    note_copies(output, report)
     output.note(
         report.tables[0].format,
         f"{plural(report.records, 'record')} of {plural(len(rows), 'topic')} in {report.seconds:.1f} s",

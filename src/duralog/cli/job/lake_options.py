@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,13 +12,16 @@ from duralog.cli.voice.completions import ISOLATION_LEVELS, TABLE_FORMATS, isola
 from duralog.cli.voice.failures import WrongUsage
 from duralog.cli.voice.options import HOW, WHERE_TO, WHICH, directory_given
 from duralog.cli.voice.tables import plural
+from duralog.cli.voice.unknown_names import names_checked
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output
-    from duralog.spark.jobs.export_report import ExportedTable
-    from duralog.spark.jobs.snapshots.report import SnapshotTable
+    from duralog.spark.jobs.export_report import ExportedTable, ExportReport
+    from duralog.spark.jobs.snapshots.report import SnapshotReport, SnapshotTable
 
 _SHOWN_FIELDS = 10
+_SHOWN_RANGES = 20
+"""Of a topic. JSON has all."""
 
 
 def _one_of(option: str, names: Sequence[str]) -> Callable[[str], str]:
@@ -29,6 +33,14 @@ def _one_of(option: str, names: Sequence[str]) -> Callable[[str], str]:
     return checked
 
 
+LogDirectories = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="DIR",
+        help="A log directory as all machines see it, or all of a cluster: paths, URLs, globs, or a JSON manifest.",
+        show_default=False,
+    ),
+]
 TableTarget = Annotated[
     str | None,
     typer.Argument(
@@ -97,11 +109,35 @@ def note_columns(output: Output, table: ExportedTable | SnapshotTable) -> None:
         )
 
 
-def source_and_target(path: str | None, target: str | None, data: str | None) -> tuple[str, str]:
-    """The log directory and where the tables go. With `--data`, the one argument is where the tables go."""
-    if data is not None and target is None:
-        path, target = None, path
-    directory = directory_given(path, data)
-    if target is None:
+def note_copies(output: Output, report: ExportReport | SnapshotReport) -> None:
+    """Of a cluster: what is wrong with the directories, and what was read from other copies."""
+    for problem in report.problems:
+        output.note(*problem.split(": ", 1))
+    for table in report.tables:
+        for healed in table.healed[:_SHOWN_RANGES]:
+            output.note(*healed.split(": ", 1))
+        if len(table.healed) > _SHOWN_RANGES:
+            more = plural(len(table.healed) - _SHOWN_RANGES, "range")
+            output.note(table.topic, f"and {more} more from other copies: --json shows all")
+
+
+def source_and_target(
+    directories: list[str] | None, target: str | None, data: list[str] | None
+) -> tuple[str | list[str], str]:
+    """The log directory, or those of a cluster, and where the tables go.
+
+    With `--data`, the one argument is where the tables go.
+    """
+    if directories and data:
+        raise WrongUsage(f"{directories[0]!r} and --data {data[0]!r} are two places: give one of them")
+    paths = [directory_given(path, None) for path in directories or data or ()]
+    if not paths and target is None:
+        raise WrongUsage("where? Give DIR as the argument, or --data DIR")
+    if not paths or target is None:
         raise WrongUsage("TARGET is missing: give the folder of the tables after DIR")
-    return directory, target
+    return paths[0] if len(paths) == 1 else paths, target
+
+
+def names_checked_in(path: str | list[str], topics: list[str] | None) -> AbstractContextManager[None]:
+    """See `names_checked`. Errors about the directories of a cluster list its topics already."""
+    return names_checked(path, topics, may_be_a_cluster=True) if isinstance(path, str) else nullcontext()

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duralog.cli.cluster.cluster_command import MoreData
 from duralog.cli.job.lake_options import (
     IsolationChoice,
+    LogDirectories,
     SliceBytes,
     TableFormatChoice,
     TableTarget,
     TargetOptions,
     WithHeaders,
+    names_checked_in,
     note_columns,
+    note_copies,
     source_and_target,
 )
-from duralog.cli.job.spark_job import Location, job_app
+from duralog.cli.job.spark_job import job_app
 from duralog.cli.voice.engine import DEFAULT_MASTER, Conf, Master, StorageOptions, on_spark
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import (
@@ -24,7 +28,6 @@ from duralog.cli.voice.options import (
     MAP_BYTES,
     WHICH,
     AsJson,
-    Data,
     NoProgress,
     Quiet,
     ServerProperties,
@@ -47,7 +50,6 @@ from duralog.cli.voice.payload_options import (
 )
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import plural, size_text, write_table
-from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 from duralog.config.error_text import printable
 
@@ -60,9 +62,9 @@ _LEAST = ("no key", "files", "records read", "deleted", "kind", "read")
 
 @job_app.command()
 def snapshot(
-    path: Location = None,
+    directories: LogDirectories = None,
     target: TableTarget = None,
-    data: Data = None,
+    data: MoreData = None,
     topic: TopicChoices = None,
     as_of: Annotated[
         str | None,
@@ -114,12 +116,15 @@ def snapshot(
     Deleted keys are left out. A table is TARGET/TOPIC, for Parquet TARGET/TOPIC/snapshot-N. A run reads the records
     since the last one and merges them; the result equals that of a full one.
 
+    Of several directories, each partition is read from the copy that consumers were served, up to the high watermark,
+    and damage in it from other copies.
+
     With --value-format, values are columns by their schemas. With --unwrap debezium, the table is that of the database
     whose changes the topic has, now or --as-of a time.
 
     Exit code: 0 done, 1 it could not be done, 2 wrong usage, 130 interrupted.
     """
-    path, target = source_and_target(path, target, data)
+    path, target = source_and_target(directories, target, data)
     as_of_ms = parsed_time("--as-of", as_of)
     offsets = _offsets(topic, as_of_offset)
     if as_of_ms is not None and offsets:
@@ -132,7 +137,7 @@ def snapshot(
     )
     storage_options = named_values("--storage-option", storage_option)
     target_options = named_values("--target-option", target_option)
-    with errors_shown(), names_checked(path, topic):
+    with errors_shown(), names_checked_in(path, topic):
         from duralog.cli.voice.opened_store import broker_config
 
         with (
@@ -208,6 +213,7 @@ def _write(output: Output, report: SnapshotReport) -> None:
                 f"{plural(table.unavailable_rows, 'row')} with a value that neither the database logged nor an earlier"
                 " event has: __debezium_unavailable_value",
             )
+    note_copies(output, report)
     output.note(
         report.tables[0].format,
         f"{plural(report.live_keys, 'key')} of {plural(len(rows), 'topic')} in {report.seconds:.1f} s",

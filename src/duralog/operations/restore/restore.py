@@ -229,7 +229,7 @@ class _Restore:
         """What the source's cleaner has done need not be done again."""
         for each in finished:
             source = each.copied.source
-            cleaned_to = source.copies.chosen.cleaned_to
+            cleaned_to = source.copies.chosen.state.cleaned_to
             is_of_one_copy = not each.copied.healed and source.is_of_one_copy
             if cleaned_to is not None and is_of_one_copy and source.start_offset <= cleaned_to <= source.end_offset:
                 checkpoint.put(source.partition, cleaned_to)

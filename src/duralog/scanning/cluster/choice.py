@@ -9,7 +9,8 @@ that both have (KIP-101, KIP-279): up to there, both have the same batches. What
 would be.
 
 Consumers read below the high watermark. Its checkpoints are up to some seconds old, and those of a copy count only as
-far as the copy agrees. Offsets that all replicas of the ISR have are below the high watermark, too.
+far as the copy agrees. Offsets that all replicas of the ISR have are below the high watermark, too, and so are those
+that a cleaner has seen: it has removed records for the sake of later ones, so the log makes no sense without these.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class CopyState:
     """Both fields rise. The last one may start at or after the end: its leader has written nothing, or it is lost."""
     high_watermark: int | None = None
     """By the checkpoint; None if it has no entry."""
+    cleaned_to: int | None = None
+    """The cleaner's checkpoint: below it, missing offsets may be compacted."""
 
     @property
     def last_epoch(self) -> int:
@@ -235,7 +238,7 @@ def _high_watermark(
     """`registration` is None if the metadata is older than the logs."""
     checkpoint = max(
         (
-            min(state.high_watermark, limit)
+            min(max(state.high_watermark, state.cleaned_to or 0), limit)
             for state, limit in zip(copies, diverges, strict=True)
             if state.high_watermark is not None
         ),

@@ -57,6 +57,16 @@ class Copies:
         return self.copies[self.choice.copy]
 
     @property
+    def topic_id(self) -> str | None:
+        return next((copy.topic_id for copy in self.copies if copy.topic_id is not None), None)
+
+    @property
+    def order(self) -> list[int]:
+        """The numbers of the copies, in the order in which they are read: the chosen one, then those with the most."""
+        choice = self.choice
+        return sorted(range(len(self.copies)), key=lambda number: (number != choice.copy, -choice.agreed[number]))
+
+    @property
     def dense_from(self) -> int | None:
         """The offset from which on a whole copy has every offset; None if that is not known.
 
@@ -67,7 +77,7 @@ class Copies:
             nodes = {copy.state.node_id for copy in self.copies}
             if self.registration is None or not nodes.issuperset(self.registration.replicas):
                 return None
-        return max((copy.cleaned_to or 0 for copy in self.copies), default=0)
+        return max((copy.state.cleaned_to or 0 for copy in self.copies), default=0)
 
 
 class Cluster:
@@ -102,6 +112,11 @@ class Cluster:
     def close(self) -> None:
         for directory in self.directories:
             directory.close()
+
+    @property
+    def cluster_id(self) -> str | None:
+        """All directories that have one have the same."""
+        return next((each.meta.cluster_id for each in self.directories if each.meta.cluster_id is not None), None)
 
     @property
     def node_ids(self) -> set[int]:

@@ -54,8 +54,6 @@ class Copy:
     checkpoint_epochs: tuple[EpochStart, ...]
     observed_epochs: tuple[EpochStart, ...]
     """Those of the checkpoint, and later ones that only the batches have."""
-    cleaned_to: int | None
-    """The cleaner's checkpoint: below it, missing offsets may be compacted."""
     active_bytes: int
     """The size of the active segment's file when the copy was loaded."""
 
@@ -167,6 +165,7 @@ class ClusterDirectory:
             end_offset=view.end_offset,
             epochs=in_checkpoint or observed,
             high_watermark=self._high_watermarks.get(partition),
+            cleaned_to=self._cleaned.get(partition),
         )
         active_bytes = view.segments.active.file.size
         view.segments.active.let_go()
@@ -178,7 +177,6 @@ class ClusterDirectory:
             state=state,
             checkpoint_epochs=in_checkpoint,
             observed_epochs=observed,
-            cleaned_to=self._cleaned.get(partition),
             active_bytes=active_bytes,
         )
 

@@ -93,7 +93,7 @@ def explained(found: Copies) -> ExplainedPartition:
     choice = found.choice
     return ExplainedPartition(
         partition=found.partition,
-        topic_id=next((copy.topic_id for copy in found.copies if copy.topic_id is not None), None),
+        topic_id=found.topic_id,
         reason=choice.reason.value,
         start_offset=choice.start_offset,
         high_watermark=choice.high_watermark,

@@ -257,7 +257,7 @@ class _Planning:
 
     def _cleaned_to(self, plan: CopyPlan) -> int | None:
         origin = self._compacted.origin(plan.number)
-        known = None if origin is None else self._copies.copies[origin].cleaned_to
+        known = None if origin is None else self._copies.copies[origin].state.cleaned_to
         if known is None:
             return None
         return known if plan.truncated is None else min(known, plan.truncated.offset)

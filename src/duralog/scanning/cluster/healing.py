@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from duralog.columnar.schema import OFFSET
 from duralog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from duralog.scanning.cluster.problems import LOST_ADVICE
-from duralog.scanning.cluster.sound_slices import OnHealed, missing_offsets, sound_parts
+from duralog.scanning.cluster.sound_slices import OnHealed, OnMissing, missing_offsets, sound_parts
 from duralog.scanning.offset_ranges import OnDataLoss
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import CorruptBytes, DataLoss, Slice
@@ -38,13 +38,26 @@ def read_through_damage(
     on_healed: OnHealed,
     on_corrupt: OnCorrupt | None = None,
     on_data_loss: OnDataLoss | None = None,
+    on_missing: OnMissing | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a task, in order. `on_healed` is called with what was read from another copy.
+
+    `on_missing` is called with offsets that no copy has, although no cleaner has removed them. Slices of one directory
+    have no other copies: damage in them is an error.
 
     Without `on_corrupt` and `on_data_loss`, raises `CorruptRecord`, `OffsetOutOfRange` or `StorageError` where no copy
     is good, after the records before it.
     """
-    found = read_copies(slices, columns=columns, on_healed=on_healed, on_corrupt=on_corrupt, on_data_loss=on_data_loss)
+    if not any(found.copies for found in slices):
+        return read_slices(slices, columns=columns, on_corrupt=on_corrupt, on_data_loss=on_data_loss)
+    found = read_copies(
+        slices,
+        columns=columns,
+        on_healed=on_healed,
+        on_corrupt=on_corrupt,
+        on_data_loss=on_data_loss,
+        on_missing=on_missing,
+    )
     return (batch for _, batch in found)
 
 
@@ -55,6 +68,7 @@ def read_copies(
     on_healed: OnHealed,
     on_corrupt: OnCorrupt | None = None,
     on_data_loss: OnDataLoss | None = None,
+    on_missing: OnMissing | None = None,
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
     """As `read_through_damage`, with the slice that the records come from: its location is the copy."""
     names = list(dict.fromkeys(columns))
@@ -71,7 +85,9 @@ def read_copies(
             if batch.num_rows:
                 yield batch.column(OFFSET)[-1].as_py() + 1, batch.select(names)
 
-    events = ReadingEvents(on_corrupt or partial(_refuse, slices), on_data_loss or partial(_refuse_loss, slices))
+    events = ReadingEvents(
+        on_corrupt or partial(_refuse, slices), on_data_loss or partial(_refuse_loss, slices), None, on_missing
+    )
     return through_damage(slices, read, on_healed, events)
 
 
@@ -83,6 +99,8 @@ class ReadingEvents:
     on_data_loss: OnDataLoss
     watch: Watch | None = None
     """Called with the batches of each piece before what is in them is passed on; None if they were checked."""
+    on_missing: OnMissing | None = None
+    """Called with offsets that should exist, and that no copy has."""
 
 
 Read = Callable[[Sequence[Slice], ReadingEvents], Iterator[tuple[int, T]]]
@@ -111,7 +129,7 @@ def through_damage(
             return
         damaged = left[place]
         if next_offset < damaged.end_offset:
-            for part in sound_parts(replace(damaged, start_offset=next_offset), on_healed):
+            for part in sound_parts(replace(damaged, start_offset=next_offset), on_healed, events.on_missing):
                 for _, found in read([part], events):
                     yield part, found
         left = left[place + 1 :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -21,6 +21,7 @@ from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.log.view import LogView
 
 
 class ServedLogs:
@@ -51,6 +52,10 @@ class ServedLogs:
         """Of directories."""
         return self._cluster.problems
 
+    @property
+    def cluster_id(self) -> str | None:
+        return self._cluster.cluster_id
+
     def topics(self) -> list[str]:
         return self._cluster.topics()
 
@@ -66,7 +71,7 @@ class ServedLogs:
     def topic_id(self, topic: str) -> str | None:
         for number in self.partitions(topic):
             with suppress(DuralogError):
-                return self._cluster.copies(TopicPartition(topic, number)).chosen.topic_id
+                return self._cluster.copies(TopicPartition(topic, number)).topic_id
         return None
 
     def topic_config(self, topic: str) -> TopicConfig:
@@ -77,6 +82,13 @@ class ServedLogs:
 
     def history(self, partition: TopicPartition) -> tuple[EpochStart, ...] | None:
         return self._cluster.copies(partition).choice.epochs
+
+    def views_with(self, partition: TopicPartition, offset: int) -> Iterator[LogView]:
+        copies = self._cluster.copies(partition)
+        for number in copies.order:
+            view = copies.copies[number].view
+            if view.start_offset <= offset < min(copies.choice.agreed[number], view.end_offset):
+                yield view
 
     def start_offset(self, partition: TopicPartition) -> int:
         return _Served(self._cluster.copies(partition), Isolation.READ_UNCOMMITTED, to_end=True).start_offset

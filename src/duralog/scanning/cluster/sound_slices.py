@@ -4,8 +4,9 @@ A check reads a slice without keeping its records. Where batches are corrupt, cu
 the log, the other copies are checked for these offsets. The result are slices of several copies, in the order of their
 offsets; every offset is in one of them at most.
 
-Offsets that a good copy does not have do not exist: its cleaner has removed them. What no copy has without damage stays
-a slice of the chosen copy: reading it fails at the damage, as in one directory.
+Offsets that a good copy does not have do not exist: its cleaner has removed them. Those that no cleaner has removed
+by the cluster metadata, and that no copy has, can be reported (`OnMissing`). What no copy has without damage stays a
+slice of the chosen copy: reading it fails at the damage, as in one directory.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ from duralog.scanning.slice_reading import read_slice_pieces
 from duralog.scanning.slices import CorruptBytes, DataLoss, LogSources, Slice, Source
 
 OnHealed = Callable[[HealedRange], None]
+OnMissing = Callable[[DataLoss], None]
+
+_GAP = "batches are missing"
+NO_COPY = "no copy has them"
+"""Why offsets are lost that no cleaner has removed."""
 
 _ROW = np.dtype([(name, np.int64) for name in ("base_offset", "last_offset", "leader_epoch", "magic", "begin", "end")])
 """What is kept of a batch. Begin and end are positions in the file."""
@@ -78,7 +84,7 @@ class _Checked:
             yield self.part(first, last)
 
 
-def sound_slices(slices: Iterable[Slice], on_healed: OnHealed) -> Iterator[Slice]:
+def sound_slices(slices: Iterable[Slice], on_healed: OnHealed, on_missing: OnMissing | None = None) -> Iterator[Slice]:
     """The slices, with damaged ones replaced. One that has no other copies stays as it is.
 
     For readers that cannot start again in the middle: every slice is read once before, without decoding its records.
@@ -87,13 +93,14 @@ def sound_slices(slices: Iterable[Slice], on_healed: OnHealed) -> Iterator[Slice
         if found.copies is None or not _check(found, found.copies, decodes=False).missing:
             yield found
         else:
-            yield from sound_parts(found, on_healed)
+            yield from sound_parts(found, on_healed, on_missing)
 
 
-def sound_parts(found: Slice, on_healed: OnHealed) -> list[Slice]:
+def sound_parts(found: Slice, on_healed: OnHealed, on_missing: OnMissing | None = None) -> list[Slice]:
     """What to read instead of this slice; the slice itself if nothing is wrong with it.
 
-    `on_healed` is called with the offsets that come from other copies. REQUIRES: the slice has other copies.
+    `on_healed` is called with the offsets that come from other copies, `on_missing` with those that should exist, and
+    that no copy has. REQUIRES: the slice has other copies.
     """
     assert found.copies is not None
     own = _check(found, found.copies)
@@ -121,8 +128,27 @@ def sound_parts(found: Slice, on_healed: OnHealed) -> list[Slice]:
             left += [replace(each, first=low, last=high) for low, high in without((each.first, each.last), good)]
         missing = left
     lost = [(gap.first, gap.last) for gap in missing if gap.is_damage]
+    whole_from = found.copies.whole_from
+    if on_missing is not None and whole_from is not None:
+        for gap in missing:
+            if gap.reason == _GAP and gap.last >= whole_from:
+                partition = TopicPartition(found.topic, found.partition)
+                on_missing(not_there(partition, max(gap.first, whole_from), gap.last))
     kept = without((found.start_offset, found.end_offset - 1), [*replaced, *lost])
     return sorted([*(own.part(*some) for some in [*kept, *lost]), *others], key=lambda part: part.start_offset)
+
+
+def not_there(partition: TopicPartition, first: int, last: int) -> DataLoss:
+    """The loss of offsets that no copy has."""
+    return DataLoss(
+        topic=partition.topic,
+        partition=partition.partition,
+        asked_start=first,
+        asked_end=last,
+        available_start=first,
+        available_end=first,
+        reason=NO_COPY,
+    )
 
 
 def missing_offsets(batches: NDArray[Any], reached: int) -> list[tuple[int, int]]:
@@ -175,7 +201,7 @@ def _check(found: Slice, copies: LogSources, *, decodes: bool = True) -> _Checke
         )
         for row in rows[foreign]
     ]
-    missing += [_Missing(*gap, found.path, "batches are missing", False) for gap in _gaps(found, copies, rows)]
+    missing += [_Missing(*gap, found.path, _GAP, False) for gap in _gaps(found, copies, rows)]
     return _Checked(found, rows[~foreign], _apart(missing), has_moved=bool(names - {found.path}))
 
 

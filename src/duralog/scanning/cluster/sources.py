@@ -342,15 +342,15 @@ def _hiding(found: Slice, aborted: Aborted) -> Slice:
 
 def sources_of(copies: Copies) -> LogSources:
     choice = copies.choice
-    order = sorted(range(len(copies.copies)), key=lambda number: (number != choice.copy, -choice.agreed[number]))
     return LogSources(
         tuple(
             Source(copies.copies[number].directory.location, copies.copies[number].state.start_offset, agreed)
-            for number in order
+            for number in copies.order
             if (agreed := choice.agreed[number]) > copies.copies[number].state.start_offset
         ),
         choice.epochs,
         copies.dense_from,
+        None if copies.is_compacted is None else copies.dense_from,
     )
 
 

@@ -10,13 +10,18 @@ With `decode`, keys and values are columns of their schemas' types; with `unwrap
 database's columns, with what happened to it (`lake.change_rows`). New columns of the topic become columns of the table
 (`lake.evolution`).
 
+Of the directories of a cluster, each partition is read from the copy that consumers were served, up to the high
+watermark, and damage in it is read through (`duralog.scanning.cluster`).
+
 A run continues where the last one ended. What must always be true:
 - Every visible record below `next_offsets` is in the table once. A file's name has the partition and offsets; a run
   that died has left files from `next_offsets` on, which are removed before the next one begins.
 - The offsets count from the moment of the commit. Delta and Iceberg hold them in the commit itself; plain Parquet has
   only the state file, which is written when all files are there.
 - A log that was truncated and written again since the last run is refused (`lake.log_ends`): its offsets mean other
-  records.
+  records. So is a copy of a cluster that has another history than the table.
+- Offsets never go back. The high watermark that a cluster's directories know may: checkpoints are some seconds old, and
+  a directory may be missing. Then nothing is read until it passes what the table has.
 - Tasks read their slice and write Parquet by themselves: no record passes through the JVM.
 """
 
@@ -24,28 +29,32 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from duralog.errors import SchemaError
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.cluster.directories import Paths
+from duralog.scanning.cluster.healing import read_through_damage
+from duralog.scanning.cluster.sources import HealedRange
 from duralog.scanning.executor import Advance, OnProgress, ignore_progress
-from duralog.scanning.locations import location_of, open_store
-from duralog.scanning.offset_ranges import OffsetRange, Offsets, resolve
-from duralog.scanning.planning import Plan, plan
-from duralog.scanning.slice_reading import read_slices
+from duralog.scanning.logs import AnyPlan, Logs, LogSet
+from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, report_loss
 from duralog.scanning.slices import DataLoss, Slice
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.decode_options import Decode
 from duralog.schemas.payloads import count_left_out
 from duralog.spark.executor import SparkExecutor
+from duralog.spark.jobs.copy_notes import copy_problems, planned_from_others, planned_losses
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
 from duralog.spark.lake.change_rows import Unwrap
 from duralog.spark.lake.columns import DATE, by_day, table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
+from duralog.spark.lake.made_from import MadeFrom
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
 from duralog.spark.lake.row_planning import PlannedRows, RowRequest, plan_rows
 from duralog.spark.lake.table_rows import TableRows
@@ -61,8 +70,6 @@ from duralog.spark.lake.tables import (
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
 from duralog.spark.lake.writing_right import WritingRight, only_writer
 from duralog.storage.log.isolation import Isolation
-from duralog.storage.log.time_lookup import EARLIEST, LATEST
-from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +102,7 @@ class _Task:
 class _Written:
     files: list[DataFile]
     lost: list[str]
+    healed: list[str]
     bad: int
     left_out: Mapping[str, int]
 
@@ -109,10 +117,14 @@ class _TopicRun:
     ranges: dict[TopicPartition, OffsetRange]
     log_ends: dict[str, Any]
     """By what the next run recognises the logs."""
+    made_from: MadeFrom
     tasks: list[_Task]
     read_bytes: int
     leftover_files: int
     planned: PlannedRows
+    healed: tuple[str, ...]
+    """By the plan; tasks heal more."""
+    findings: tuple[str, ...]
     lost: list[str] = field(default_factory=list)
 
     def commit(self, written: Sequence[_Written]) -> ExportedTable:
@@ -123,7 +135,12 @@ class _TopicRun:
             self.state,
             next_offsets={**self.state.next_offsets, **ends},
             run=self.state.run + 1,
-            details={**self.state.details, **self.planned.details, DETAIL: self.log_ends},
+            details={
+                **self.state.details,
+                **self.planned.details,
+                **self.made_from.detail(),
+                DETAIL: self.log_ends,
+            },
         )
         if files or dict(after.next_offsets) != dict(self.state.next_offsets):
             self._commit(after, files)
@@ -141,9 +158,10 @@ class _TopicRun:
             leftover_files=self.leftover_files,
             bad_records=sum(task.bad for task in written),
             left_out_fields=count_left_out(task.left_out for task in written),
-            findings=self.planned.findings,
+            findings=(*self.planned.findings, *self.findings),
             column_changes=self.planned.evolution.changes(),
             lost=(*self.lost, *(loss for task in written for loss in task.lost)),
+            healed=(*self.healed, *(each for task in written for each in task.healed)),
         )
 
     def _commit(self, after: TableState, files: Sequence[DataFile]) -> None:
@@ -167,7 +185,7 @@ class _TopicRun:
 
 def export(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
-    path: str,
+    path: Paths,
     target: str,
     *,
     topics: Sequence[str] | None = None,
@@ -184,6 +202,9 @@ def export(  # Public: its keyword arguments are the interface.
 ) -> ExportReport:
     """Append what is new in the topics to their tables, all topics but the internal ones if none are named.
 
+    A list of directories, a glob or a manifest is a cluster: what consumers were served is exported. Which directories
+    are given may change from run to run.
+
     `decode` is the format of the values, as `auto` or `avro`, or a mapping of the options of typed payloads
     (`duralog.schemas.decode_options`). `unwrap="debezium"` makes change events rows of the database's table: all of
     them, in their order.
@@ -197,9 +218,9 @@ def export(  # Public: its keyword arguments are the interface.
     request = RowRequest.of(decode, unwrap, Unwrap.HISTORY, headers=headers)
     options, catalog = split_options(target_options)
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(path, storage_options or {}))
+        logs = stack.enter_context(LogSet.of(path, storage_options).open())
         runs = []
-        for topic, partitions in partitions_by_topic(store, topics).items():
+        for topic, partitions in partitions_by_topic(logs, topics).items():
             folder = LakeTarget.of(target, options).child(topic)
             spec = TableSpec(
                 job=_JOB,
@@ -209,13 +230,13 @@ def export(  # Public: its keyword arguments are the interface.
                 partition_column=request.name(DATE),
                 catalog=catalog,
             )
-            check_apart(folder, location_of(store))
+            check_apart(folder, logs.locations)
             right = stack.enter_context(only_writer(folder, _JOB))
             table = open_table(table_format, spec)
             nothing = TableState(
                 job=_JOB,
                 topic=topic,
-                topic_id=store.topic_id(topic),
+                topic_id=logs.topic_id(topic),
                 table_format=table_format,
                 isolation=str(level),
                 headers=headers,
@@ -223,7 +244,7 @@ def export(  # Public: its keyword arguments are the interface.
                 run=0,
             )
             run = _prepare(
-                store,
+                logs,
                 table,
                 right,
                 nothing,
@@ -237,7 +258,7 @@ def export(  # Public: its keyword arguments are the interface.
             elif topics is not None:
                 raise SchemaError(f"topic {topic} has no records, so the columns of its table are not known yet")
         if not runs:
-            raise SchemaError(f"{path}: no topic has records, so the columns of the tables are not known yet")
+            raise SchemaError(f"{logs.path}: no topic has records, so the columns of the tables are not known yet")
         tasks = [task for run in runs for task in run.tasks]
         written = iter(
             SparkExecutor(spark, on_progress).run(
@@ -249,11 +270,12 @@ def export(  # Public: its keyword arguments are the interface.
             )
         )
         tables = tuple(run.commit([next(written) for _ in run.tasks]) for run in runs)
-    return ExportReport(tables=tables, seconds=time.perf_counter() - began)
+        problems = tuple(map(str, logs.problems))
+    return ExportReport(tables=tables, seconds=time.perf_counter() - began, problems=problems)
 
 
 def _prepare(
-    store: Store,
+    logs: Logs,
     table: LakeTable,
     right: WritingRight,
     nothing: TableState,
@@ -271,52 +293,87 @@ def _prepare(
         raise StateRefused(
             f"{spec.where}: it was exported with {state.isolation}, so {nothing.isolation} needs another target"
         )
-    check_ends(store, state, partitions, where=spec.where, taken="was exported up to", advice="Give another target")
+    made_from = MadeFrom.of(logs, partitions)
+    _check_made_from(made_from, state, spec.where)
+    check_ends(logs, state, partitions, where=spec.where, taken="was exported up to", advice="Give another target")
     lost: list[str] = []
     on_data_loss = None if fail_on_data_loss else _collected_in(lost)
-    ranges = _new_ranges(store, state, partitions, on_data_loss)
     level = Isolation(state.isolation)
-    rows = plan_rows(store, ranges, table.state, request, isolation=level, where=spec.where)
+    there = logs.resolve(partitions, isolation=level)
+    ranges = _new_ranges(there, state, on_data_loss)
+    rows = plan_rows(logs, ranges, table.state, request, isolation=level, where=spec.where)
     if rows is None:
         return None
     table.evolve(rows.evolution, is_rewritten=False)
     table.begin(nothing)
-    planned = plan(
-        store,
+    planned = logs.plan(
         ranges,
         isolation=level,
         max_slice_bytes=max_slice_bytes,
         on_data_loss=on_data_loss,
     )
+    for loss in planned_losses(planned, ranges):
+        report_loss(loss, on_data_loss)
     leftovers = _leftovers((file.path for file in spec.target.files(table.data_folder.rstrip("/"))), state)
     return _TopicRun(
         table=table,
         state=state,
         ranges=ranges,
-        log_ends=remember_ends(store, state, {partition: found.end_offset for partition, found in ranges.items()}),
+        log_ends=remember_ends(logs, state, {partition: found.end_offset for partition, found in ranges.items()}),
+        made_from=made_from,
         tasks=_tasks(table, right, planned, rows, fail_on_data_loss),
         read_bytes=planned.planned_bytes,
         leftover_files=spec.target.delete(leftovers),
         planned=rows,
+        healed=planned_from_others(planned),
+        findings=(*copy_problems(planned), *_not_read(spec.topic, there, state)),
         lost=lost,
     )
 
 
+def _check_made_from(made_from: MadeFrom, state: TableState, where: str) -> None:
+    before = MadeFrom.in_state(state, where)
+    if before is not None and before.is_cluster and not made_from.is_cluster:
+        raise StateRefused(
+            f"{where}: it was exported from the directories of a cluster, up to the high watermark. One directory alone"
+            " may have records that consumers were never served: give the directories as a list, a pattern in quotes or"
+            " a manifest, also if only one is left, or another target"
+        )
+
+
 def _new_ranges(
-    store: Store,
-    state: TableState,
-    partitions: Sequence[TopicPartition],
-    on_data_loss: Callable[[DataLoss], None] | None,
+    there: Mapping[TopicPartition, OffsetRange], state: TableState, on_data_loss: OnDataLoss | None
 ) -> dict[TopicPartition, OffsetRange]:
-    starts = {partition: state.next_offsets.get(partition.partition, EARLIEST) for partition in partitions}
-    return resolve(
-        store,
-        partitions,
-        Offsets(of=starts),
-        Offsets(everywhere=LATEST),
-        isolation=Isolation(state.isolation),
-        on_data_loss=on_data_loss,
-    )
+    """From where the table ends. Where less can be read than it has, nothing is new."""
+    ranges = {}
+    for partition, found in there.items():
+        taken = state.next_offsets.get(partition.partition, found.start_offset)
+        if taken < found.start_offset:
+            loss = DataLoss(
+                topic=partition.topic,
+                partition=partition.partition,
+                asked_start=taken,
+                asked_end=taken,
+                available_start=found.start_offset,
+                available_end=found.end_offset,
+            )
+            report_loss(loss, on_data_loss)
+        start = max(taken, found.start_offset)
+        ranges[partition] = OffsetRange(start, max(start, found.end_offset))
+    return ranges
+
+
+def _not_read(topic: str, there: Mapping[TopicPartition, OffsetRange], state: TableState) -> Iterator[str]:
+    """Partitions of the table of which this run cannot read anything, in sentences for people."""
+    ends = {partition.partition: found.end_offset for partition, found in there.items()}
+    for number, taken in sorted(state.next_offsets.items()):
+        if number not in ends:
+            yield f"{topic}: partition {number} is in the table, and has no copy here: nothing new was read of it"
+        elif ends[number] < taken:
+            yield (
+                f"{topic}: partition {number} is in the table up to offset {taken}, and can be read up to"
+                f" {ends[number]} here: nothing is new until more can be read"
+            )
 
 
 def _collected_in(lost: list[str]) -> Callable[[DataLoss], None]:
@@ -336,7 +393,7 @@ def _leftovers(paths: Iterable[str], state: TableState) -> list[str]:
 
 
 def _tasks(
-    table: LakeTable, right: WritingRight, planned: Plan, rows: PlannedRows, fail_on_data_loss: bool
+    table: LakeTable, right: WritingRight, planned: AnyPlan, rows: PlannedRows, fail_on_data_loss: bool
 ) -> list[_Task]:
     """A file holds records of one partition, so that its name can have their offsets."""
     spec = table.spec
@@ -360,16 +417,25 @@ def _write(task: _Task, _: Advance = ignore_progress) -> _Written:
     first, last = task.slices[0], task.slices[-1]
     stem = f"part-{first.partition:05d}-{first.start_offset:020d}-{last.end_offset:020d}"
     lost: list[str] = []
+    healed: list[HealedRange] = []
     bad, left_out = 0, dict[str, int]()
     on_data_loss = None if task.fail_on_data_loss else _collected_in(lost)
     with (
         task.right.used(),
         ParquetFiles(task.target, task.rows.schema, column=task.column, stem=stem, folder=task.folder) as files,
     ):
-        for records in read_slices(task.slices, columns=task.rows.columns, on_data_loss=on_data_loss):
+        for records in read_through_damage(
+            task.slices,
+            columns=task.rows.columns,
+            on_healed=healed.append,
+            on_data_loss=on_data_loss,
+            on_missing=partial(report_loss, on_data_loss=on_data_loss),
+        ):
             for day, of_day in by_day(records):
                 rows = task.rows.of(of_day, day)
                 bad += rows.bad
                 left_out = count_left_out((left_out, rows.left_out))
                 files.write(None if day is None else day.isoformat(), rows.batch)
-        return _Written(files=files.finish(), lost=lost, bad=bad, left_out=left_out)
+        return _Written(
+            files=files.finish(), lost=lost, healed=[str(each) for each in healed], bad=bad, left_out=left_out
+        )

@@ -39,12 +39,16 @@ class ExportedTable:
     """New and wider columns of a table that was there before."""
     lost: tuple[str, ...] = ()
     """Offsets that were gone from the log before they could be exported."""
+    healed: tuple[str, ...] = ()
+    """Of a cluster: offsets that the copy that counts has not, or not without damage, and where they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
     tables: tuple[ExportedTable, ...]
     seconds: float
+    problems: tuple[str, ...] = ()
+    """Of the directories of a cluster, in sentences for people."""
 
     @property
     def records(self) -> int:
@@ -59,6 +63,6 @@ class ExportReport:
             "topic string, path string, format string, records long, undated_records long, files long,"
             " read_bytes long, written_bytes long, start_offsets map<int, long>, end_offsets map<int, long>,"
             " leftover_files long, bad_records long, left_out_fields map<string, long>, findings array<string>,"
-            " column_changes array<string>, lost array<string>"
+            " column_changes array<string>, lost array<string>, healed array<string>"
         )
         return spark.createDataFrame([asdict(table) for table in self.tables], schema)

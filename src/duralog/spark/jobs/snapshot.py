@@ -13,6 +13,9 @@ whose change events the topic has, as Debezium writes them: its columns, and whe
 Plain Parquet has no commits, so each run writes a new folder, `<target>/<topic>/snapshot-<run>`, which the
 report names. Delta and Iceberg tables keep their address; files of former snapshots stay until the table is vacuumed.
 
+Of the directories of a cluster, each partition is read from the copy that consumers were served, up to the high
+watermark, and damage in it is read through (`snapshots.sound_copies`).
+
 **As of when.** A snapshot is of a prefix of each partition: the records before an offset. `as_of_offsets` gives the
 offsets. `as_of_ms` means the first offset whose record has that timestamp or a later one, as Kafka's `offsetsForTimes`
 finds it: timestamps need not rise, so a record with an earlier one after that offset is left out. Without either, it
@@ -21,7 +24,7 @@ is the last stable offset. What the log has lost by compaction or retention befo
 **From the last snapshot.** A run reads only the offsets since the last one and merges them with its rows; the result is
 what a full run gives. If that is not certain, it makes a full one, and the report has the reason: the point lies before
 the last one, the columns have changed, or tombstones may have been compacted away since, by the configs in the cluster
-metadata.
+metadata or, of several directories, by the offsets.
 """
 
 from __future__ import annotations
@@ -36,15 +39,17 @@ from duralog.columnar.schema import PARTITION
 from duralog.config import BrokerConfig
 from duralog.errors import InvalidConfig, SchemaError, StorageError
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.cluster.directories import Paths
 from duralog.scanning.executor import OnProgress
 from duralog.scanning.keyed_offsets import check_map_bytes
-from duralog.scanning.locations import location_of, open_store
-from duralog.scanning.offset_ranges import OffsetRange, Offsets, Timestamps, resolve
+from duralog.scanning.logs import LogSet
+from duralog.scanning.offset_ranges import OffsetRange
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.decode_options import Decode
 from duralog.schemas.payloads import count_left_out
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.snapshots.basis import tombstones_until_ms, why_not_as_planned, why_not_from
+from duralog.spark.jobs.copy_notes import copy_problems, planned_from_others, planned_losses
+from duralog.spark.jobs.snapshots.draft import Draft, draft_of, with_sound_copies
 from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
 from duralog.spark.jobs.snapshots.plan import Basis, SnapshotRequest, partition_tasks
 from duralog.spark.jobs.snapshots.report import SnapshotReport, SnapshotTable
@@ -52,17 +57,15 @@ from duralog.spark.jobs.snapshots.shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshots.task import snapshot_partition
 from duralog.spark.lake.change_rows import Unwrap
 from duralog.spark.lake.columns import table_schema
-from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
+from duralog.spark.lake.log_ends import DETAIL
 from duralog.spark.lake.parquet_table import ParquetVersions
-from duralog.spark.lake.row_planning import PlannedRows, RowRequest, plan_rows
+from duralog.spark.lake.row_planning import PlannedRows, RowRequest
 from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, open_table, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
-from duralog.spark.lake.writing_right import WritingRight, only_writer
+from duralog.spark.lake.writing_right import only_writer
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.isolation import Isolation
-from duralog.storage.log.time_lookup import EARLIEST, LATEST
-from duralog.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,8 +92,9 @@ class _TopicRun:
     due_ms: int | None
     """From then on, tombstones that an incremental run needs may be gone."""
     planned: PlannedRows
-    gone: tuple[str, ...]
-    """What the log does not say of the database any more, in sentences for people."""
+    findings: tuple[str, ...]
+    """What is wrong with copies, and what the log does not say of the database any more, in sentences for people."""
+    healed: tuple[str, ...]
 
     def commit(self, outcomes: Sequence[PartitionOutcome], shuffled: Sequence[int]) -> SnapshotTable:
         if self.due_ms is not None and wall_clock_ms() >= self.due_ms:
@@ -126,14 +130,15 @@ class _TopicRun:
             bad_records=sum(outcome.bad_records for outcome in outcomes),
             left_out_fields=count_left_out(outcome.left_out for outcome in outcomes),
             unavailable_rows=sum(outcome.unavailable_rows for outcome in outcomes),
-            findings=(*self.planned.findings, *self.gone),
+            findings=(*self.planned.findings, *self.findings),
             column_changes=self.planned.evolution.changes(),
+            healed=self.healed,
         )
 
 
 def snapshot(  # Public: its keyword arguments are the interface.
     spark: SparkSession,
-    path: str,
+    path: Paths,
     target: str,
     *,
     topics: Sequence[str] | None = None,
@@ -153,6 +158,9 @@ def snapshot(  # Public: its keyword arguments are the interface.
     on_progress: OnProgress | None = None,
 ) -> SnapshotReport:
     """Bring the tables of the topics to their latest state, or to that of an earlier point.
+
+    A list of directories, a glob or a manifest is a cluster: the state is that of what consumers were served. Which
+    directories are given may change from run to run.
 
     `as_of_offsets` has the offsets by topic and partition, each the first one that does not count; a partition that is
     not named is taken to its end. `full` starts from nothing instead of the last snapshot. `map_bytes` is the memory
@@ -178,12 +186,12 @@ def snapshot(  # Public: its keyword arguments are the interface.
     )
     options, catalog = split_options(target_options)
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(path, storage_options, config))
-        chosen = partitions_by_topic(store, topics)
+        logs = stack.enter_context(LogSet.of(path, storage_options).open(config))
+        chosen = partitions_by_topic(logs, topics)
         for topic in request.as_of_offsets:
             if topic not in chosen:
                 raise InvalidConfig(f"there are offsets for topic {topic}, of which no snapshot is taken")
-        runs = []
+        drafts = []
         for topic, partitions in chosen.items():
             folder = LakeTarget.of(target, options).child(topic)
             spec = TableSpec(
@@ -195,21 +203,22 @@ def snapshot(  # Public: its keyword arguments are the interface.
                 catalog=catalog,
                 is_replaced=True,
             )
-            check_apart(folder, location_of(store))
+            check_apart(folder, logs.locations)
             right = stack.enter_context(only_writer(folder, _JOB))
-            run = _prepare(store, open_table(request.format, spec), right, request, partitions)
-            if run is not None:
-                runs.append(run)
+            draft = draft_of(logs, open_table(request.format, spec), right, request, partitions)
+            if draft is not None:
+                drafts.append(draft)
             elif topics is not None:
                 raise SchemaError(f"topic {topic} has no records, so the columns of its table are not known yet")
-        if not runs:
-            raise SchemaError(f"{path}: no topic has records, so the columns of the tables are not known yet")
-        return _run(spark, runs, on_progress, began)
+        if not drafts:
+            raise SchemaError(f"{logs.path}: no topic has records, so the columns of the tables are not known yet")
+        runs = [_begin(draft, request) for draft in with_sound_copies(logs, drafts, request, SparkExecutor(spark))]
+        tables = _run(spark, runs, on_progress)
+        problems = tuple(map(str, logs.problems))
+    return SnapshotReport(tables=tables, seconds=time.perf_counter() - began, problems=problems)
 
 
-def _run(
-    spark: SparkSession, runs: Sequence[_TopicRun], on_progress: OnProgress | None, began: float
-) -> SnapshotReport:
+def _run(spark: SparkSession, runs: Sequence[_TopicRun], on_progress: OnProgress | None) -> tuple[SnapshotTable, ...]:
     tasks = [task for run in runs for task in run.tasks]
     outcomes = SparkExecutor(spark, on_progress).run(
         tasks,
@@ -227,123 +236,60 @@ def _run(
             for task in run.tasks
         ]
         tables.append(run.commit(done, shuffled))
-    return SnapshotReport(tables=tuple(tables), seconds=time.perf_counter() - began)
+    return tuple(tables)
 
 
-def _prepare(
-    store: Store, table: LakeTable, right: WritingRight, request: SnapshotRequest, partitions: list[TopicPartition]
-) -> _TopicRun | None:
-    """None if nothing is known of the table's columns."""
-    spec = table.spec
-    read_ms = wall_clock_ms()
-    nothing = TableState(
-        job=_JOB,
-        topic=spec.topic,
-        topic_id=store.topic_id(spec.topic),
-        table_format=request.format,
-        isolation=str(request.isolation),
-        headers=request.rows.headers,
-        next_offsets={},
-        run=0,
-        details={
-            "live_keys": {},
-            "read_ms": read_ms,
-            "is_latest": request.is_latest,
-            "first_offsets": {str(found.partition): store.partition(*found).start_offset for found in partitions},
-        },
-    )
-    before = table.state or nothing
-    before.check(nothing, spec.where)
-    if not request.full:
-        check_ends(
-            store,
-            before,
-            partitions,
-            where=spec.where,
-            taken="is in the last snapshot up to",
-            advice="Take a full one, or give another target",
-        )
-    ends = _ends(store, request, partitions)
-    due_ms = tombstones_until_ms(store, before)
-    why_full = (
-        "a full one was asked for" if request.full else why_not_from(before, request.isolation, ends, read_ms, due_ms)
-    )
-    starts = _starts(store, before if why_full is None else nothing, ends)
-    planned = plan_rows(store, starts, table.state, request.rows, isolation=request.isolation, where=spec.where)
-    if planned is None:
-        return None
-    if why_full is None and (why_full := why_not_as_planned(before, planned)) is not None:
-        starts = _starts(store, nothing, ends)
-    table.evolve(planned.evolution, is_rewritten=why_full is not None)
-    table.begin(nothing)
+def _begin(draft: Draft, request: SnapshotRequest) -> _TopicRun:
+    """Make the table ready for its tasks."""
+    table, before, is_full = draft.table, draft.before, draft.why_full is not None
+    table.evolve(draft.rows.evolution, is_rewritten=is_full)
+    table.begin(draft.nothing)
     _remove_leftovers(table, before)
     old_files = table.files()
-    next_offsets = {partition.partition: end for partition, end in ends.items()}
-    log_ends = remember_ends(store, before if why_full is None else nothing, ends)
     after = replace(
-        nothing,
-        next_offsets=next_offsets,
+        draft.nothing,
+        next_offsets={partition.partition: end for partition, end in draft.ends.items()},
         run=before.run + 1,
-        details={**nothing.details, **planned.details, DETAIL: log_ends},
+        details={**draft.nothing.details, **draft.rows.details, DETAIL: draft.log_ends},
     )
+    copies = draft.copies
     return _TopicRun(
         table=table,
         before=before,
         after=after,
-        why_full=why_full,
-        ranges=starts,
+        why_full=draft.why_full,
+        ranges=draft.ranges,
         tasks=partition_tasks(
-            store,
             table,
-            starts,
-            Basis(before, old_files) if why_full is None else Basis(nothing),
+            draft.ranges,
+            draft.planned.slices if copies is None else copies.slices,
+            Basis(draft.nothing) if is_full else Basis(before, old_files),
             request,
-            rows=planned.rows,
-            right=right,
-            run=after.run,
+            rows=draft.rows.rows,
+            right=draft.right,
+            after=after,
         ),
-        replaced=old_files if why_full is not None else (),
-        due_ms=due_ms if why_full is None else None,
-        planned=planned,
-        gone=() if request.rows.unwrap is None else tuple(_gone(store, partitions)),
+        replaced=old_files if is_full else (),
+        due_ms=None if is_full else draft.due_ms,
+        planned=draft.rows,
+        findings=(
+            *copy_problems(draft.planned),
+            *(f"{after.topic}: {loss}" for loss in planned_losses(draft.planned, draft.ranges)),
+            *(() if copies is None else (f"{after.topic}: {loss}" for loss in copies.missing)),
+            *(() if request.rows.unwrap is None else _gone(after)),
+        ),
+        healed=(*planned_from_others(draft.planned), *(() if copies is None else copies.healed)),
     )
 
 
-def _gone(store: Store, partitions: Sequence[TopicPartition]) -> Iterator[str]:
-    for partition in partitions:
-        first = store.partition(*partition).start_offset
+def _gone(after: TableState) -> Iterator[str]:
+    for number, first in after.details["first_offsets"].items():
         if first > 0:
             yield (
-                f"{partition.topic}: partition {partition.partition} begins at offset {first}: rows of the database"
+                f"{after.topic}: partition {number} begins at offset {first}: rows of the database"
                 " that have not changed since are not in the table. Let Debezium take a snapshot, and keep the topic"
                 " with cleanup.policy=compact"
             )
-
-
-def _starts(store: Store, before: TableState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
-    """What is read: from where the state has ended, as far as the log has it still."""
-    return {
-        partition: OffsetRange(
-            max(before.next_offsets.get(partition.partition, 0), min(store.partition(*partition).start_offset, end)),
-            end,
-        )
-        for partition, end in ends.items()
-    }
-
-
-def _ends(store: Store, request: SnapshotRequest, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    end: Offsets | Timestamps
-    if request.as_of_ms is not None:
-        end = Timestamps(everywhere_ms=request.as_of_ms)
-    else:
-        given = request.as_of_offsets.get(partitions[0].topic, {})
-        numbers = {partition.partition for partition in partitions}
-        if unknown := sorted(set(given) - numbers):
-            raise InvalidConfig(f"there is no partition {unknown[0]} of topic {partitions[0].topic}")
-        of = {TopicPartition(partitions[0].topic, number): offset for number, offset in given.items()}
-        end = Offsets(everywhere=LATEST, of=of)
-    found = resolve(store, partitions, Offsets(everywhere=EARLIEST), end, isolation=request.isolation)
-    return {partition: bounds.end_offset for partition, bounds in found.items()}
 
 
 def _remove_leftovers(table: LakeTable, before: TableState) -> None:

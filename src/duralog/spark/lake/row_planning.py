@@ -18,10 +18,12 @@ import pyarrow as pa
 from duralog.columnar.schema import HEADERS, KEY, TIMESTAMP, VALUE
 from duralog.errors import InvalidConfig, SchemaError, UnknownTopic
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.cluster.healing import read_through_damage
+from duralog.scanning.cluster.sound_slices import OnHealed
+from duralog.scanning.cluster.sources import HealedRange
 from duralog.scanning.key_identity import KeyIdentity, identity_of
-from duralog.scanning.offset_ranges import OffsetRange, Offsets, resolve
-from duralog.scanning.planning import plan
-from duralog.scanning.slice_reading import read_slices
+from duralog.scanning.logs import Logs
+from duralog.scanning.offset_ranges import OffsetRange
 from duralog.schemas import DecoderPlan, PayloadDecoder
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.decode_options import Decode, plan_decoding, read_catalogue
@@ -42,8 +44,6 @@ from duralog.spark.lake.stored_schema import (
 from duralog.spark.lake.table_rows import EVENT_COLUMNS, TableRows
 from duralog.spark.lake.table_state import StateRefused, TableState
 from duralog.storage.log.isolation import Isolation
-from duralog.storage.log.time_lookup import EARLIEST, LATEST
-from duralog.storage.store import Store
 
 DEBEZIUM = "debezium"
 
@@ -99,7 +99,7 @@ class PlannedRows:
 
 
 def plan_rows(
-    store: Store,
+    logs: Logs,
     ranges: Mapping[TopicPartition, OffsetRange],
     state: TableState | None,
     request: RowRequest,
@@ -125,17 +125,17 @@ def plan_rows(
         return PlannedRows(rows=TableRows(schema=plain), evolution=Evolution(plain), details={})
     if known is None and has_rows:
         known = plain
-    sample = _sample(store, ranges, isolation)
+    sample = _sample(logs, ranges, isolation)
     if sample is None and known is not None and state is not None:
         kept = {name: state.details[name] for name in (SCHEMA, JSON_TYPES, UNWRAP, IDENTITY) if name in state.details}
         return PlannedRows(rows=TableRows(schema=known), evolution=Evolution(known), details=kept)
     place = _Place(where, next(iter(ranges)).topic, known, state)
     if sample is not None:
         with suppress(SchemaError):
-            return _planned(store, sample, request, place)
+            return _planned(logs, sample, request, place)
     # An earlier point without records, or nothing new but deletes and bad records: all that there is says more.
-    sample = _sample(store, _everything(store, ranges), isolation)
-    return None if sample is None else _planned(store, sample, request, place)
+    sample = _sample(logs, logs.resolve(ranges), isolation)
+    return None if sample is None else _planned(logs, sample, request, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,15 @@ class _Place:
         return KeyIdentity(before) if found is KeyIdentity.BYTES and before in set(KeyIdentity) else found
 
 
-def _planned(store: Store, sample: pa.Table, request: RowRequest, place: _Place) -> PlannedRows:
+def _planned(logs: Logs, sample: pa.Table, request: RowRequest, place: _Place) -> PlannedRows:
     decode = request.decode
     assert decode is not None
+    healed: list[HealedRange] = []
 
     def records(topic: str, columns: Sequence[str]) -> Any:
-        return sample.select(columns).to_batches() if topic == place.topic else _whole(store, topic, columns)
+        if topic == place.topic:
+            return sample.select(columns).to_batches()
+        return _whole(logs, topic, columns, healed.append)
 
     @cache
     def catalogue() -> SchemaCatalogue:
@@ -182,7 +185,7 @@ def _planned(store: Store, sample: pa.Table, request: RowRequest, place: _Place)
         rows=TableRows(schema=evolution.schema, typed=typed, unwrap=request.unwrap, identity=identity),
         evolution=evolution,
         details=details,
-        findings=typed.findings,
+        findings=(*typed.findings, *(f"{place.topic}: schemas: {each}" for each in healed)),
     )
 
 
@@ -242,27 +245,22 @@ def _schema(typed: TypedColumns, request: RowRequest, place: _Place) -> pa.Schem
     return pa.schema(fields)
 
 
-def _everything(store: Store, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
-    return resolve(store, ranges, Offsets(everywhere=EARLIEST), Offsets(everywhere=LATEST))
-
-
-def _whole(store: Store, topic: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _whole(logs: Logs, topic: str, columns: Sequence[str], on_healed: OnHealed) -> Iterator[pa.RecordBatch]:
     """All records of another topic, that of the schemas."""
-    if topic not in store.topics():
-        raise UnknownTopic(f"there is no topic {topic} in {store.path}")
-    partitions = [TopicPartition(topic, number) for number in store.partitions(topic)]
-    found = _everything(store, dict.fromkeys(partitions, OffsetRange(0, 0)))
-    return read_slices(plan(store, found).slices, columns=columns)
+    if topic not in logs.topics():
+        raise UnknownTopic(f"there is no topic {topic} in {logs.path}")
+    found = logs.resolve([TopicPartition(topic, number) for number in logs.partitions(topic)])
+    return read_through_damage(logs.plan(found).slices, columns=columns, on_healed=on_healed)
 
 
-def _sample(store: Store, ranges: Mapping[TopicPartition, OffsetRange], isolation: Isolation) -> pa.Table | None:
+def _sample(logs: Logs, ranges: Mapping[TopicPartition, OffsetRange], isolation: Isolation) -> pa.Table | None:
     """The first and the last records of these offsets, by time."""
     filled = {partition: found for partition, found in ranges.items() if found.end_offset > found.start_offset}
     found: list[pa.Table] = []
 
     for partition, bounds in filled.items():
         first, last = (max(1, each // len(filled)) for each in (_FIRST_RECORDS, _LAST_RECORDS))
-        table = _ends_of(_Reading(store, partition, bounds, isolation), first, last)
+        table = _ends_of(_Reading(logs, partition, bounds, isolation), first, last)
         if table is not None:
             found.append(table.slice(0, first))
             found.append(table.slice(max(first, table.num_rows - last)))
@@ -279,7 +277,7 @@ def _sample(store: Store, ranges: Mapping[TopicPartition, OffsetRange], isolatio
 class _Reading:
     """Records of one partition."""
 
-    store: Store
+    logs: Logs
     partition: TopicPartition
     bounds: OffsetRange
     isolation: Isolation
@@ -291,8 +289,13 @@ class _Reading:
         return self._read(self.bounds.end_offset - size, self.bounds.end_offset)
 
     def _read(self, start: int, end: int) -> list[pa.RecordBatch]:
-        found = plan(self.store, {self.partition: OffsetRange(start, end)}, isolation=self.isolation)
-        return list(read_slices(found.slices, columns=_SAMPLED, on_data_loss=lambda _: None))
+        found = self.logs.plan({self.partition: OffsetRange(start, end)}, isolation=self.isolation)
+        read = read_through_damage(found.slices, columns=_SAMPLED, on_healed=_ignore, on_data_loss=_ignore)
+        return list(read)
+
+
+def _ignore(_: object) -> None:
+    """The tasks that read all of it report it."""
 
 
 def _ends_of(reading: _Reading, first: int, last: int) -> pa.Table | None:

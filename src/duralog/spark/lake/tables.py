@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -35,13 +35,15 @@ class TableRefused(DuralogError):
     """The target is something else than the table to write."""
 
 
-def check_apart(target: LakeTarget, directory: Location) -> None:
-    """Refuse a table within the log directory: Kafka does not start on one that has a folder it does not know."""
-    table, logs = (url if "://" in url else os.path.realpath(url) for url in (target.location, directory.url))
-    if f"{table.rstrip('/')}/".startswith(f"{logs.rstrip('/')}/"):
-        raise TableRefused(
-            f"{target.location}: the table would lie in the log directory {directory.url}: give a target outside of it"
-        )
+def check_apart(target: LakeTarget, directories: Iterable[Location]) -> None:
+    """Refuse a table within a log directory: Kafka does not start on one that has a folder it does not know."""
+    for directory in directories:
+        table, logs = (url if "://" in url else os.path.realpath(url) for url in (target.location, directory.url))
+        if f"{table.rstrip('/')}/".startswith(f"{logs.rstrip('/')}/"):
+            raise TableRefused(
+                f"{target.location}: the table would lie in the log directory {directory.url}: give a target outside of"
+                " it"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

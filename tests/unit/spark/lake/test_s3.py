@@ -21,6 +21,7 @@ from duralog.spark.jobs.export import export
 from duralog.spark.jobs.snapshot import snapshot
 from duralog.spark.lake.delta_table import delta_storage_options
 from duralog.spark.lake.targets import LakeTarget
+from tests.support.cluster.made import flip, logs, three_nodes
 from tests.support.spark.lake_directory import append_days, fill_days, run_here
 
 pytest.importorskip("moto.server")
@@ -124,6 +125,23 @@ def test_snapshot(data: Path, options: dict[str, str], tmp_path: Path, table_for
     assert (table.is_incremental, table.live_keys, table.records_read) == (True, 14, 3)
     found = offsets_of(table_format, table.path if table_format == "parquet" else f"{url}/events", options, tmp_path)
     assert found == [*((0, offset) for offset in range(13, 20)), *((1, offset) for offset in range(16, 23))]
+
+
+def test_the_directories_of_a_cluster(data: Path, options: dict[str, str], tmp_path: Path) -> None:
+    """From one store into another, by a pattern, with a damaged copy."""
+    nodes = three_nodes(tmp_path)
+    flip(logs(nodes[0])[1], 300)
+    files = pafs.S3FileSystem(**options)
+    for node in nodes:
+        files.create_dir(f"lake/backup/{node.name}", recursive=True)
+        pafs.copy_files(str(node), f"lake/backup/{node.name}", destination_filesystem=files)
+    urls = "s3://lake/backup/broker-*"
+    report = export(None, urls, "s3://lake/of-cluster", storage_options=options, target_options=options)  # type: ignore[arg-type]
+    assert (report.records, len(report.tables[0].healed)) == (60, 1)
+    (table,) = snapshot(None, urls, "s3://lake/states", storage_options=options, target_options=options).tables  # type: ignore[arg-type]
+    assert (table.live_keys, len(table.healed)) == (3, 1)
+    found = [number for _, number in offsets_of("parquet", "s3://lake/of-cluster/orders", options, data)]
+    assert sorted(set(found)) == list(range(60))
 
 
 def test_leftovers_of_a_run_that_died(data: Path, options: dict[str, str]) -> None:

@@ -1,30 +1,35 @@
 """Whether a snapshot may continue the last one: only if the result is certainly that of a full one.
 
 What is new in the log is merged with the rows of the last snapshot, so every deletion since must still be in the log as
-a tombstone. Compaction removes tombstones `delete.retention.ms` after it has first seen them.
+a tombstone. Compaction removes tombstones `delete.retention.ms` after it has first seen them. Of the directories of a
+cluster, this says nothing: they may be a backup, and have been cleaned on several nodes. There the new offsets
+themselves show it (`sound_copies`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from duralog.errors import DuralogError
 from duralog.format.topic_partition import TopicPartition
+from duralog.scanning.logs import Logs
+from duralog.spark.lake.made_from import MadeFrom
 from duralog.spark.lake.row_planning import PlannedRows
 from duralog.spark.lake.stored_schema import IDENTITY
 from duralog.spark.lake.table_state import TableState
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.retention import COMPACT
-from duralog.storage.metadata.folder import METADATA_PARTITION
-from duralog.storage.store import Store
+
+GAPS = "offsets are missing in what is new: compaction may have taken tombstones away since the last one"
+"""Why a snapshot of a cluster is a full one, if its copies show it."""
 
 
 def why_not_from(
-    before: TableState, isolation: Isolation, ends: Mapping[TopicPartition, int], read_ms: int, due_ms: int | None
+    before: TableState, nothing: TableState, ends: Mapping[TopicPartition, int], due_ms: int | None, where: str
 ) -> str | None:
-    """Why this run cannot continue the last snapshot, None if it can."""
+    """Why this run cannot continue the last snapshot, None if it can. `nothing` is the state of an empty one."""
     if before.run == 0:
         return "there is no snapshot yet"
+    isolation = Isolation(nothing.isolation)
     if before.isolation != isolation:
         return f"the last one was taken with {before.isolation}"
     if isolation is Isolation.READ_UNCOMMITTED:
@@ -37,7 +42,14 @@ def why_not_from(
             {int(number): int(count) for number, count in before.details[name].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         return "the state of the last one has no counts of keys or no first offsets"
-    if due_ms is not None and read_ms >= due_ms:
+    last, now = (MadeFrom.in_state(state, where) for state in (before, nothing))
+    was_cluster, is_cluster = (found is not None and found.is_cluster for found in (last, now))
+    if was_cluster != is_cluster:
+        return f"the last one was made from {'the directories of a cluster' if was_cluster else 'one directory'}"
+    for number, first in nothing.details["first_offsets"].items():
+        if first < int(before.details["first_offsets"].get(number, 0)):
+            return f"partition {number} begins earlier than at the last one: it has records that this one had not"
+    if due_ms is not None and nothing.details["read_ms"] >= due_ms:
         return (
             "tombstones after the last one may have been compacted away since: it must be of the end of the log, and"
             " younger than delete.retention.ms of the cluster metadata"
@@ -54,16 +66,15 @@ def why_not_as_planned(before: TableState, planned: PlannedRows) -> str | None:
     return None
 
 
-def tombstones_until_ms(store: Store, before: TableState) -> int | None:
+def tombstones_until_ms(logs: Logs, before: TableState) -> int | None:
     """From when on tombstones after the last snapshot may have been compacted away. None: nothing is compacted.
 
-    0 if that is not known: without the cluster metadata, the configs of the topic are unknown.
+    0 if that is not known: without the cluster metadata, the configs of the topic are unknown. REQUIRES: the logs are
+    those of one directory.
     """
-    try:
-        store.partition(*METADATA_PARTITION)
-    except DuralogError:
+    if not logs.has_configs:
         return 0
-    config = store.topic_config(before.topic)
+    config = logs.topic_config(before.topic)
     if COMPACT not in config.cleanup_policy:
         return None
     taken_ms = before.details.get("read_ms")

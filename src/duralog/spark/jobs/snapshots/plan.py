@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange
-from duralog.scanning.planning import plan
+from duralog.scanning.slices import Slice
 from duralog.spark.jobs.snapshots.partition_task import PartitionTask
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.row_planning import RowRequest
@@ -17,7 +17,6 @@ from duralog.spark.lake.table_state import TableFormat, TableState
 from duralog.spark.lake.tables import LakeTable
 from duralog.spark.lake.writing_right import WritingRight
 from duralog.storage.log.isolation import Isolation
-from duralog.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,35 +46,34 @@ class Basis:
 
 
 def partition_tasks(
-    store: Store,
     table: LakeTable,
     ranges: Mapping[TopicPartition, OffsetRange],
+    slices: Iterable[Slice],
     basis: Basis,
     request: SnapshotRequest,
     *,
     rows: TableRows,
     right: WritingRight,
-    run: int,
+    after: TableState,
 ) -> list[PartitionTask]:
-    """A task for each partition that has something to do. `run` is the number of this run, `rows` what it writes."""
+    """A task for each partition that has something to do. `rows` is what it writes, `after` the state of this run."""
     spec = table.spec
-    planned = plan(store, ranges, isolation=request.isolation, max_slice_bytes=request.max_slice_bytes)
     copies = isinstance(table, ParquetVersions)
-    slices_of = {number: tuple(found) for number, found in groupby(planned.slices, key=lambda found: found.partition)}
+    slices_of = {number: tuple(found) for number, found in groupby(slices, key=lambda found: found.partition)}
     files_of = _by_folder(basis.files)
     tasks = []
     is_changed = {}
     for partition, wanted in ranges.items():
         number = partition.partition
-        first_offset = store.partition(*partition).start_offset
-        slices = slices_of.get(number, ())
+        first_offset = after.details["first_offsets"][str(number)]
+        new = slices_of.get(number, ())
         known = basis.state.details["live_keys"].get(str(number), 0)
-        is_changed[number] = bool(slices) or first_offset != basis.state.details["first_offsets"].get(str(number))
+        is_changed[number] = bool(new) or first_offset != basis.state.details["first_offsets"].get(str(number))
         tasks.append(
             PartitionTask(
                 topic=spec.topic,
                 partition=number,
-                slices=slices,
+                slices=new,
                 files=files_of.get(f"{spec.partition_column}={number}", ()),
                 first_offset=first_offset,
                 previous_end=basis.state.next_offsets.get(number, 0),
@@ -87,7 +85,7 @@ def partition_tasks(
                 rows=replace(rows, schema=table.file_schema),
                 column=spec.partition_column,
                 is_only=len(ranges) == 1,
-                stem=f"part-{run:06d}-{number:05d}-{right.run_id[:8]}",
+                stem=f"part-{after.run:06d}-{number:05d}-{right.run_id[:8]}",
                 copies=copies,
             )
         )

@@ -49,12 +49,16 @@ class SnapshotTable:
     """How keys and values are decoded, in sentences for people."""
     column_changes: tuple[str, ...] = ()
     """New and wider columns of a table that was there before."""
+    healed: tuple[str, ...] = ()
+    """Of a cluster: offsets that the copy that counts has not, or not without damage, and where they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotReport:
     tables: tuple[SnapshotTable, ...]
     seconds: float
+    problems: tuple[str, ...] = ()
+    """Of the directories of a cluster, in sentences for people."""
 
     @property
     def live_keys(self) -> int:
@@ -70,6 +74,7 @@ class SnapshotReport:
             " records_read long, read_bytes long, files long, written_bytes long, removed_files long,"
             " is_incremental boolean, why_full string, start_offsets map<int, long>, end_offsets map<int, long>,"
             " shuffled_partitions array<int>, bad_records long, left_out_fields map<string, long>,"
-            " unavailable_rows long, findings array<string>, column_changes array<string>"
+            " unavailable_rows long, findings array<string>, column_changes array<string>,"
+            " healed array<string>"
         )
         return spark.createDataFrame([asdict(table) for table in self.tables], schema)
