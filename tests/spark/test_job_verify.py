@@ -17,6 +17,7 @@ from duralog.scanning import executor
 from duralog.spark import jobs
 from duralog.spark.jobs import VerifyReport, verify
 from duralog.storage.checks.verification import Verification
+from tests.support.cluster.made import flip, logs, three_nodes
 from tests.support.commands import run
 from tests.support.places import GOLDEN
 
@@ -211,6 +212,18 @@ def test_the_command_in_json(spark: SparkSession, store: Path) -> None:
     for row in rows:
         del row[-1]["seconds"]
     assert rows[0] == rows[1] == rows[2]
+
+
+def test_several_directories_are_those_of_a_cluster(spark: SparkSession, tmp_path: Path) -> None:
+    nodes = three_nodes(tmp_path)
+    flip(logs(nodes[1])[1], 300)
+    rows = [
+        [json.loads(line) for line in run(*command, "--json", *nodes, code=1).stdout.splitlines()]
+        for command in (("cluster", "verify"), *COMMANDS)
+    ]
+    for row in rows:
+        del row[-1]["seconds"]
+    assert rows == [rows[0]] * 4
 
 
 def test_a_sound_directory_is_a_success(spark: SparkSession, store: Path) -> None:

@@ -53,7 +53,7 @@ _SHORT_NAME = 24
 _SMALLEST_BATCH_BYTES = 61
 _SMALLEST_RECORD_BYTES = 7
 MORE_ARGUMENTS = {"allow_extra_args": True}
-"""The argument of the command: its error says what to do with several directories."""
+"""Of the command: several directories are those of a cluster."""
 _ALIKE = 3
 """How many notes with the same text are listed."""
 
@@ -81,14 +81,27 @@ def verify(
 
     Checksums, offsets, all indexes against their logs, producer snapshots, leader epochs, checkpoints, metadata. DIR
     may also be one partition's folder; with --engine spark also an object store's: s3://bucket/logs.
+    Several directories are those of a cluster: their copies are compared, as by duralog cluster verify.
 
     Exit code: 0 all is well, 1 there are findings or something cannot be read, 2 wrong usage, 130 interrupted.
     """
     if ctx.args:
-        raise WrongUsage(
-            "one directory is checked at a time: run this for each, or compare the copies in all of them with duralog"
-            " cluster verify DIR..."
+        if deep or index_interval is not None:
+            raise WrongUsage("--deep and --index-interval are for one directory: of several, the copies are compared")
+        from duralog.cli.cluster.command import verify as compare
+
+        compare(
+            ctx,
+            [*([directory] if directory else []), *ctx.args],
+            [data] if data else None,
+            topic=topic,
+            partition=partition,
+            storage_option=storage_option,
+            as_json=as_json,
+            quiet=quiet,
+            no_progress=no_progress,
         )
+        return
     chosen = engine_given(ctx)
     path = chosen.directory(directory, data)
     interval_bytes = index_interval_bytes(index_interval)

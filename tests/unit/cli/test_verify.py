@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import commands
+from tests.support.cluster.made import flip, logs, three_nodes
 from tests.support.places import GOLDEN
 
 verify = partial(commands.run, "verify")
@@ -72,9 +75,26 @@ def test_quiet_shows_findings_only(damaged: Path, store: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("verify",), ("job", "verify")])
-def test_several_directories_are_the_business_of_another_command(store: Path, command: tuple[str, ...]) -> None:
-    shown = " ".join(commands.run(*command, store, store, code=2).stderr.replace("│", " ").split())
-    assert "compare the copies in all of them with duralog cluster verify DIR..." in shown
+def test_some_options_are_for_one_directory(store: Path, command: tuple[str, ...]) -> None:
+    shown = " ".join(commands.run(*command, store, store, "--deep", code=2).stderr.replace("│", " ").split())
+    assert "--deep and --index-interval are for one directory: of several, the copies are compared" in shown
+
+
+def test_several_directories_are_those_of_a_cluster(tmp_path: Path) -> None:
+    nodes = three_nodes(tmp_path)
+    flip(logs(nodes[1])[1], 300)
+
+    def found(*words: object) -> list[Any]:
+        rows = [json.loads(line) for line in commands.run(*words, "--json", code=1).stdout.splitlines()]
+        del rows[-1]["seconds"]
+        return rows
+
+    expected = found("cluster", "verify", *nodes)
+    assert [row["kind"] for row in expected] == ["partition", "finding", "summary"]
+    assert found("verify", *nodes) == found("verify", nodes[0], "--topic", "orders", *nodes[1:]) == expected
+    assert "no findings" in commands.run("verify", nodes[0], nodes[2]).stdout
+    twice = commands.run("verify", *nodes, "--data", nodes[0], code=2).stderr.replace("│", " ")
+    assert "give one of them" in " ".join(twice.split())
 
 
 def test_some_partitions(damaged: Path) -> None:
