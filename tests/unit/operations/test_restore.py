@@ -13,7 +13,7 @@ import duralog
 from duralog import Record
 from duralog.broker.transactions.state import Transaction
 from duralog.broker.transactions.transaction_log import encode
-from duralog.errors import InvalidConfig, StoreLocked, UnknownTopic
+from duralog.errors import InvalidConfig, StorageError, StoreLocked, UnknownTopic
 from duralog.format.checkpoints import EpochStart
 from duralog.format.internal.transaction_records import TransactionStatus
 from duralog.format.java_hash import coordinator_partition
@@ -25,6 +25,8 @@ from duralog.operations.restore.report import RestoreRequest
 from duralog.operations.restore.restore import restore
 from duralog.operations.verify import VerifyRequest, verify
 from duralog.storage.log.isolation import Isolation
+from duralog.storage.metadata.acls import Acl, Operation, PatternType, Permission, ResourceType
+from duralog.storage.metadata.scram import ScramCredential, ScramMechanism
 from tests.support.cluster.made import (
     TOPIC,
     cut,
@@ -382,6 +384,78 @@ def test_producer_ids_are_not_given_out_again(tmp_path):
     restored([source], tmp_path / "new")
     with duralog.open(tmp_path / "new") as store:
         assert store.take_producer_ids().start == 8
+
+
+# Users, ACLs and quotas
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    source = tmp_path / "source"
+    with duralog.open(source) as store:
+        store.create_topic(TOPIC, partitions=1)
+        store.partition(TOPIC, 0).append([Record(value=b"v")])
+        ada = ("ada", ScramMechanism.SCRAM_SHA_512)
+        store.alter_scram_credentials({ada: ScramCredential.of_password(ada[1], "secret")})
+        store.create_acls(
+            [
+                Acl(ResourceType.TOPIC, name, PatternType.LITERAL, "User:ada", "*", operation, Permission.ALLOW)
+                for name in (TOPIC, "*")
+                for operation in (Operation.READ, Operation.WRITE)
+            ]
+        )
+        store.alter_client_quotas(
+            {
+                frozenset({("user", "ada"), ("client-id", None)}): {
+                    "producer_byte_rate": 1e6,
+                    "request_percentage": 9.5,
+                },
+                frozenset({("user", None)}): {"consumer_byte_rate": 2e6},
+            }
+        )
+    return source
+
+
+def access(directory):
+    with duralog.open(directory) as store:
+        return dict(store.scram_credentials), set(store.acls), dict(store.client_quotas)
+
+
+def test_users_acls_and_quotas_come_if_they_are_asked_for(guarded, tmp_path):
+    expected = access(guarded)
+    assert [len(each) for each in expected] == [1, 4, 2]
+    preview = restored([guarded], tmp_path / "new", with_access=True, dry_run=True)
+    report = restored([guarded], tmp_path / "new", with_access=True)
+    assert access(tmp_path / "new") == expected
+    assert report.to_dict() | {"users": 1, "acls": 4, "quotas": 2} == report.to_dict()
+    assert preview.access == report.access
+    assert not report.notes
+    assert "stored_key" not in repr(report)
+
+
+def test_without_being_asked_for_they_stay_behind_with_a_note(guarded, tmp_path):
+    report = restored([guarded], tmp_path / "new")
+    assert access(tmp_path / "new") == ({}, set(), {})
+    (note,) = report.notes
+    assert "1 user, 4 ACLs and 2 quotas of the old cluster are not restored: --with-access" in note.text
+
+
+def test_the_command_restores_access(guarded, tmp_path):
+    result = run("cluster", "restore", str(guarded), "--to", str(tmp_path / "new"), "--with-access")
+    assert "1 user, 4 ACLs and 2 quotas" in result.stdout
+    assert len(access(tmp_path / "new")[1]) == 4
+
+
+def test_access_needs_the_metadata(nodes, tmp_path):
+    with pytest.raises(StorageError, match="no directory has the cluster metadata, so users, ACLs and quotas"):
+        restored(nodes, tmp_path / "new", with_access=True)
+
+
+def test_access_that_is_not_on_disk_is_noticed(guarded, tmp_path, monkeypatch):
+    monkeypatch.setattr(restoring, "write_access", lambda *_: None)
+    with pytest.raises(StorageError, match="the users, ACLs or quotas are not what was read"):
+        restored([guarded], tmp_path / "new", with_access=True)
+    assert not (tmp_path / "new").exists()
 
 
 # The directory

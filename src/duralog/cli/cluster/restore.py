@@ -77,6 +77,12 @@ def restore(
             "--accept-loss", help="Restore the rest if no copy has some offsets without damage.", rich_help_panel=HOW
         ),
     ] = False,
+    with_access: Annotated[
+        bool,
+        typer.Option(
+            "--with-access", help="Also the SCRAM users, ACLs and quotas of the old cluster.", rich_help_panel=WHICH
+        ),
+    ] = False,
     dry_run: DryRun = False,
     storage_option: StorageOptions = None,
     threads: ReadThreads = 2,
@@ -112,6 +118,7 @@ def restore(
             storage_options=storage_options,
             to_end=to_end,
             accept_loss=accept_loss,
+            with_access=with_access,
             dry_run=dry_run,
         )
         with screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown:
@@ -172,6 +179,8 @@ class _Shown:
             printable(f"group {group.name}: {plural(len(group.offsets), 'committed offset')}")
             for group in report.groups
         ]
+        if report.access is not None:
+            lines.insert(0, str(report.access))
         for line in lines[:_MOST_LINES]:
             output.line(line)
         if len(lines) > _MOST_LINES:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duralog.format.topic_partition import TopicPartition
+from duralog.operations.restore.access import Access
 from duralog.scanning.cluster.problems import Problem
 from duralog.scanning.cluster.sources import HealedRange
 
@@ -24,6 +25,8 @@ class RestoreRequest:
     """Also records above the high watermark, which consumers were not served."""
     accept_loss: bool = False
     """Leave out offsets that no copy has, and make the directory nevertheless."""
+    with_access: bool = False
+    """Also the SCRAM users, ACLs and quotas of the old cluster."""
     dry_run: bool = False
 
 
@@ -163,6 +166,8 @@ class RestoreReport:
     problems: tuple[Problem, ...]
     """Of the directories that it was read from."""
     seconds: float
+    access: Access | None = None
+    """The users, ACLs and quotas that are restored; None if that was not asked for."""
 
     @property
     def lost(self) -> list[tuple[TopicPartition, LostRange]]:
@@ -188,6 +193,7 @@ class RestoreReport:
             "topics": len(self.topics),
             "partitions": len(self.partitions),
             "groups": len(self.groups),
+            **({} if self.access is None else self.access.to_dict()),
             "records": self.records,
             "bytes": self.size_bytes,
             "lost": len(self.lost),

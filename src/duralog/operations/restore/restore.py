@@ -32,6 +32,7 @@ from duralog.format.internal.internal_topics import CONSUMER_OFFSETS, TRANSACTIO
 from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import uuid_text
 from duralog.operations.opened_store import opened_for_writing
+from duralog.operations.restore.access import Access, access_of, check_access, write_access
 from duralog.operations.restore.coordinators import CoordinatorTopic, committed_offsets, prepared_commits
 from duralog.operations.restore.log_contents import contents_of
 from duralog.operations.restore.new_directory import NewDirectory
@@ -83,7 +84,8 @@ def restore(
     with open_cluster(list(request.paths), request.storage_options) as cluster:
         target.check([directory.location for directory in cluster.directories])
         topics = plan_topics(cluster, chosen_topics(cluster, request.topics), to_end=request.to_end)
-        work = _Restore(request, target, cluster, topics, ThreadExecutor(workers.count, on_progress))
+        access = _access(cluster, request)
+        work = _Restore(request, target, cluster, topics, access, ThreadExecutor(workers.count, on_progress))
         planned = [*work.planned()]
         is_refused = any(found.lost for found in planned) and not request.accept_loss
         if request.dry_run or is_refused:
@@ -99,9 +101,10 @@ def restore(
             topics=tuple(_restored(topic) for topic in topics),
             partitions=tuple(outcome.partitions),
             groups=tuple(outcome.groups),
-            notes=(*work.notes, *_advice(topics)),
+            notes=(*work.notes, *_advice(topics), *_access_advice(cluster, request)),
             problems=tuple(cluster.problems),
             seconds=time.monotonic() - began,
+            access=access,
         )
     for each in report.partitions:
         on_partition(each)
@@ -121,6 +124,7 @@ class _Restore:
     target: NewDirectory
     cluster: Cluster
     topics: Sequence[TopicPlan]
+    access: Access | None
     executor: ThreadExecutor
     notes: list[Note] = field(default_factory=list)
     _prepared: Mapping[int, Transaction] | None = None
@@ -164,6 +168,8 @@ class _Restore:
             metadata = self.cluster.metadata
             store.raise_producer_ids(max(largest + 1, 0 if metadata is None else metadata.next_producer_id))
             self._keep_cleaner_offsets(store.cleaner.checkpoint, finished)
+            if self.access is not None:
+                write_access(store, self.access)
         return finished, commits
 
     def _copy(self, store: Store, source: PartitionSource, advance: Advance) -> _Finished:
@@ -251,6 +257,8 @@ class _Restore:
 
             self.executor.run(finished, check, name="check", weight=lambda each: each.copied.contents.size_bytes)
             check_groups(store, commits)
+            if self.access is not None:
+                check_access(store, self.access)
 
     def _report(self, finished: Sequence[_Finished]) -> list[RestoredPartition]:
         by_partition = {each.copied.source.partition: each for each in finished}
@@ -333,6 +341,25 @@ def _advice(topics: Sequence[TopicPlan]) -> Iterator[Note]:
         if undercopied:
             text = f"{undercopied[0].copies.chosen.url} was written to meanwhile: later records are not restored"
             yield Note(str(undercopied[0].partition), text)
+
+
+def _access(cluster: Cluster, request: RestoreRequest) -> Access | None:
+    if not request.with_access:
+        return None
+    if cluster.metadata is None:
+        raise StorageError(
+            "no directory has the cluster metadata, so users, ACLs and quotas are not known: give the directory of a"
+            " controller, with __cluster_metadata-0, or restore without them"
+        )
+    return access_of(cluster.metadata)
+
+
+def _access_advice(cluster: Cluster, request: RestoreRequest) -> Iterator[Note]:
+    if cluster.metadata is None or request.with_access:
+        return
+    found = access_of(cluster.metadata)
+    if found.credentials or found.acls or found.quotas:
+        yield Note(request.target, f"{found} of the old cluster are not restored: --with-access restores them")
 
 
 def _expired_bytes(topic: TopicPlan) -> int:
