@@ -205,7 +205,7 @@ def snapshot(  # Public: its keyword arguments are the interface.
             )
             check_apart(folder, logs.locations)
             right = stack.enter_context(only_writer(folder, _JOB))
-            draft = draft_of(logs, open_table(request.format, spec), right, request, partitions)
+            draft = draft_of(logs, open_table(request.format, spec), right, request, partitions, wall_clock_ms())
             if draft is not None:
                 drafts.append(draft)
             elif topics is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -434,3 +436,102 @@ def test_what_consumers_were_served_and_no_copy_has_yet(nodes: list[Path], lake:
     )
     assert lake.take([*nodes, found_later]).tables[0].start_offsets == {0: 45}
     assert lake.offsets() == list(range(60))
+
+
+class LivingCluster:
+    """Three directories: a leader that writes, followers that lag, elections, and backups that are kept."""
+
+    def __init__(self, folder: Path, rng: Random) -> None:
+        self.rng = rng
+        self.folder = folder
+        self.epoch = self.written = self.high_watermark = 0
+        first = write_log(folder / "source", segments=1, batches=1)
+        self.nodes = {node: copy_directory(first, folder / f"node-{node}", node) for node in (1, 2, 3)}
+        self.leader = 1
+        self.ends = dict.fromkeys(self.nodes, 3)
+        self.backups: list[tuple[int, Path]] = []
+
+    def step(self) -> None:
+        rng = self.rng
+        self._change(self.leader, self._write)
+        for node in self.nodes:
+            if node != self.leader and rng.random() < 0.7:
+                self._follow(node)
+        in_sync = [end for end in self.ends.values() if end >= self.high_watermark]
+        self.high_watermark = max(self.high_watermark, min(in_sync))
+        for node, directory in self.nodes.items():
+            write_high_watermark(directory, min(self.ends[node], self.high_watermark - rng.choice((0, 0, 2))))
+        if rng.random() < 0.4:
+            self._elect(rng.choice([node for node in self.nodes if node != self.leader]))
+
+    def _write(self, log: duralog.PartitionLog) -> None:
+        log.become_leader(self.epoch)
+        for _ in range(self.rng.randint(1, 3)):
+            count = self.rng.randint(1, 4)
+            log.append([duralog.Record(key=b"k", value=b"%d" % (self.written + number)) for number in range(count)])
+            self.written += count
+        if self.rng.random() < 0.3:
+            log.roll()
+        self.ends[self.leader] = log.end_offset
+
+    def _follow(self, node: int) -> None:
+        shutil.rmtree(self.nodes[node])
+        copy_directory(self.nodes[self.leader], self.nodes[node], node)
+        is_slow = self.rng.random() < 0.4
+
+        def lag(log: duralog.PartitionLog) -> None:
+            if is_slow:
+                log.truncate_to(self.rng.randint(min(self.ends[node], log.end_offset), log.end_offset))
+            self.ends[node] = log.end_offset
+
+        self._change(node, lag)
+
+    def _elect(self, node: int) -> None:
+        """Also of a node that does not have all that consumers were served: an unclean one."""
+        self.leader = node
+        self.epoch += 1
+        self.high_watermark = min(self.high_watermark, self.ends[node])
+
+    def _change(self, node: int, work: Callable[[duralog.PartitionLog], None]) -> None:
+        directory = self.nodes[node]
+        with duralog.open(directory, config={"log.cleaner.enable": "false"}) as store:
+            work(store.partition(TOPIC, 0))
+        shutil.rmtree(directory / "__cluster_metadata-0", ignore_errors=True)
+        write_meta(directory, node)
+
+    def given(self) -> list[Path]:
+        """Directories as they are, or as they were in an earlier run."""
+        found = []
+        for node, directory in self.nodes.items():
+            made = self.folder / f"backup-{len(self.backups)}"
+            shutil.copytree(directory, made)
+            self.backups.append((node, made))
+            older = [path for owner, path in self.backups if owner == node]
+            choice = self.rng.random()
+            if choice < 0.75:
+                found.append(made if choice < 0.6 else self.rng.choice(older))
+        return found or [self.backups[-1][1]]
+
+
+@pytest.mark.parametrize("seed", [3, 5, 6, 7])
+def test_random_histories(tmp_path: Path, lake: Lake, seed: int) -> None:
+    """What the table has is what the copy that counts has, without a gap and once, or the run is refused."""
+    rng = Random(seed)
+    cluster = LivingCluster(tmp_path, rng)
+    for _ in range(8):
+        for _ in range(rng.randint(1, 2)):
+            cluster.step()
+        given = cluster.given()
+        rng.shuffle(given)
+        before = lake.rows() if lake.folder.exists() else []
+        try:
+            lake.take(given)
+        except (StateRefused, OffsetOutOfRange):
+            assert lake.rows() == before
+            continue
+        rows = lake.rows()
+        assert [offset for offset, _, _ in rows] == list(range(len(rows)))
+        assert rows[: len(before)] == before
+        there = scanned(given, TOPIC, to_end=True)
+        assert rows == there[: len(rows)]
+    assert lake.rows()

@@ -25,7 +25,6 @@ from duralog.spark.lake.row_planning import PlannedRows, plan_rows
 from duralog.spark.lake.table_state import StateRefused, TableState
 from duralog.spark.lake.tables import LakeTable
 from duralog.spark.lake.writing_right import WritingRight
-from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.time_lookup import LATEST
 
 
@@ -50,9 +49,14 @@ class Draft:
 
 
 def draft_of(
-    logs: Logs, table: LakeTable, right: WritingRight, request: SnapshotRequest, partitions: list[TopicPartition]
+    logs: Logs,
+    table: LakeTable,
+    right: WritingRight,
+    request: SnapshotRequest,
+    partitions: list[TopicPartition],
+    read_ms: int,
 ) -> Draft | None:
-    """None if nothing is known of the table's columns."""
+    """None if nothing is known of the table's columns. `read_ms` is when the logs are read."""
     spec = table.spec
     made_from = MadeFrom.of(logs, partitions)
     nothing = TableState(
@@ -66,7 +70,7 @@ def draft_of(
         run=0,
         details={
             "live_keys": {},
-            "read_ms": wall_clock_ms(),
+            "read_ms": read_ms,
             "is_latest": request.is_latest,
             "first_offsets": {str(found.partition): logs.start_offset(found) for found in partitions},
             **made_from.detail(),
