@@ -70,7 +70,10 @@ def test_shuffled_or_not_the_result_is_the_same(
         whole, shuffled = made
         assert (whole.shuffled_partitions, shuffled.shuffled_partitions) == ((), (0, 1))
         assert rows(table_format, shuffled) == rows(table_format, whole) != []
-        for figure in ("live_keys", "deleted_keys", "records_read", "keyless_records", "is_incremental", "end_offsets"):
+        for figure in (
+            *("live_keys", "deleted_keys", "records_read", "keyless_records", "is_incremental", "end_offsets"),
+            *("expired_rows", "corrupt_rows"),
+        ):
             assert getattr(shuffled, figure) == getattr(whole, figure), figure
         return made
 
@@ -80,6 +83,13 @@ def test_shuffled_or_not_the_result_is_the_same(
     second, shuffled = both()
     assert (second.is_incremental, second.records_read) == (True, 400)
     assert shuffled.removed_files > 0
+    with duralog.open(str(data)) as store:
+        for number in (0, 1):
+            log = store.partition("users", number)
+            log.delete_records(log.end_offset - 20)
+    append(data, 3400, 3500)
+    third, _ = both()
+    assert third.expired_rows > 0
 
 
 def test_the_state_is_what_spark_makes_of_all_records(spark: SparkSession, data: Path, tmp_path: Path) -> None:

@@ -207,6 +207,17 @@ def _write(output: Output, report: SnapshotReport) -> None:
         if table.why_full is not None:
             output.note(table.topic, f"a full snapshot: {table.why_full}")
         note_columns(output, table)
+        if table.expired_rows:
+            output.note(
+                table.topic,
+                f"{plural(table.expired_rows, 'row')} of the last snapshot dropped: the records are gone from the log",
+            )
+        if table.corrupt_rows > table.bad_records:
+            output.note(
+                table.topic,
+                f"{plural(table.corrupt_rows - table.bad_records, 'row')} in _corrupt from earlier runs: --full decodes"
+                " them again",
+            )
         if table.unavailable_rows:
             output.note(
                 table.topic,

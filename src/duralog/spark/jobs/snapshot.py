@@ -105,10 +105,13 @@ class _TopicRun:
         added = [file for outcome in outcomes for file in outcome.added]
         removed = [*self.replaced, *(path for outcome in outcomes for path in outcome.removed)]
         counts = {str(outcome.partition): outcome.live_keys for outcome in outcomes}
+        corrupt = {str(outcome.partition): outcome.corrupt_rows for outcome in outcomes}
         if self.why_full is None:
             counts = {**self.before.details["live_keys"], **counts}
+            corrupt = {**self.before.details.get("corrupt_rows", {}), **corrupt}
         if self.tasks or self.why_full is not None:
-            after = replace(self.after, details={**self.after.details, "live_keys": counts})
+            details = {**self.after.details, "live_keys": counts, "corrupt_rows": corrupt}
+            after = replace(self.after, details=details)
             self.table.commit(after, added, removed)
         return SnapshotTable(
             topic=self.after.topic,
@@ -128,6 +131,8 @@ class _TopicRun:
             end_offsets=dict(self.after.next_offsets),
             shuffled_partitions=tuple(shuffled),
             bad_records=sum(outcome.bad_records for outcome in outcomes),
+            corrupt_rows=sum(corrupt.values()),
+            expired_rows=sum(outcome.expired_rows for outcome in outcomes),
             left_out_fields=count_left_out(outcome.left_out for outcome in outcomes),
             unavailable_rows=sum(outcome.unavailable_rows for outcome in outcomes),
             findings=(*self.planned.findings, *self.findings),

@@ -17,6 +17,7 @@ from duralog.columnar.schema import KEY, OFFSET
 from duralog.kernels.key_digests import Digests, digests_of
 from duralog.scanning.key_identity import KeyIdentity
 from duralog.scanning.keyed_offsets import KeyedChunk, Numbers, is_among, marks_of
+from duralog.schemas.typed_columns import CORRUPT
 from duralog.spark.lake.columns import name_of
 from duralog.spark.lake.targets import LakeTarget
 
@@ -24,14 +25,15 @@ from duralog.spark.lake.targets import LakeTarget
 def keys_of_file(
     target: LakeTarget, path: str, first_offset: int, identity: KeyIdentity = KeyIdentity.BYTES
 ) -> Iterator[KeyedChunk]:
-    """The keys of a table's file, as far as the log still has offsets like theirs. No row there is a tombstone."""
+    """The keys of a table's file. A row whose record the log no longer has is like a tombstone of the key."""
     for rows in _batches(target, path, _named(KEY, OFFSET)):
         keys, offsets = rows.column(0), _int64s(rows.column(1))
-        if len(offsets) and offsets.min() < first_offset:
-            kept = offsets >= first_offset
-            offsets, keys = offsets[kept], keys.filter(pa.array(kept))
-        marks = marks_of(offsets, np.zeros(len(offsets), np.bool_))
-        yield KeyedChunk(digests_of_keys(keys, identity), marks, len(offsets), 0)
+        yield KeyedChunk(digests_of_keys(keys, identity), marks_of(offsets, offsets < first_offset), len(offsets), 0)
+
+
+def expired_among(marks: Numbers, first_offset: int) -> int:
+    """How many of the last marks of keys are of rows whose record the log no longer has."""
+    return int(np.count_nonzero((marks & 1 == 1) & (marks >> 1 < first_offset)))
 
 
 def rows_of_file(target: LakeTarget, path: str, wanted: Numbers, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -53,6 +55,12 @@ def count_of_file(target: LakeTarget, path: str, wanted: Numbers) -> tuple[int, 
     return total, found
 
 
+def corrupt_of_file(target: LakeTarget, path: str) -> int:
+    """How many rows have something in `_corrupt`: by its reasons, which are small."""
+    found = _batches(target, path, lambda _: [CORRUPT], [f"{CORRUPT}.reason"])
+    return sum(rows.num_rows - rows.column(0).null_count for rows in found)
+
+
 def columns_of_file(target: LakeTarget, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of all rows."""
     yield from _batches(target, path, lambda _: names)
@@ -64,11 +72,13 @@ def digests_of_keys(keys: pa.Array, identity: KeyIdentity) -> Digests:
     return digests_of(data, *identity.narrowed(data, positions, lengths))
 
 
-def _batches(target: LakeTarget, path: str, columns: Callable[[pa.Schema], list[str]]) -> Iterator[pa.RecordBatch]:
-    """Columns of a file, in the order in which they are chosen from its schema."""
+def _batches(
+    target: LakeTarget, path: str, columns: Callable[[pa.Schema], list[str]], fields: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Columns of a file, in the order in which they are chosen from its schema; of structs only some fields."""
     with target.file_system.open_input_file(target.path(path)) as file, pq.ParquetFile(file) as parquet:
         names = columns(parquet.schema_arrow)
-        for batch in parquet.iter_batches(CHUNK_RECORDS, columns=names):
+        for batch in parquet.iter_batches(CHUNK_RECORDS, columns=fields or names):
             yield batch.select(names)
 
 

@@ -254,16 +254,26 @@ def test_parquet_keeps_the_last_two(job: Snapshots) -> None:
 def test_what_retention_deleted_is_gone_from_the_snapshot(job: Snapshots) -> None:
     job.create()
     job.append(("a", "1"), ("b", "1"), ("c", "1"))
-    job.run()
+    assert job.run().expired_rows == 0
     with job.open() as store:
         store.partition("users", 0).delete_records(2)
-    job.append(("d", "1"))
+    # Only one of the rows is lost: the other one's key has a newer record.
+    job.append(("d", "1"), ("a", "2"), ("e", None))
     table = job.run()
-    assert table.is_incremental
-    assert state("parquet", table) == expected(job.data) == {(0, b"c"): (2, b"1"), (0, b"d"): (3, b"1")}
+    assert (table.is_incremental, table.expired_rows, table.deleted_keys) == (True, 1, 1)
+    assert (
+        state("parquet", table)
+        == expected(job.data)
+        == {
+            (0, b"c"): (2, b"1"),
+            (0, b"d"): (3, b"1"),
+            (0, b"a"): (4, b"2"),
+        }
+    )
     with job.open() as store:
-        store.partition("users", 0).delete_records(4)
-    assert state("parquet", job.run()) == {}
+        store.partition("users", 0).delete_records(6)
+    table = job.run()
+    assert (state("parquet", table), table.expired_rows, table.deleted_keys) == ({}, 3, 0)
 
 
 def compact_twice(job: Snapshots, first_ms: int, config: BrokerConfig | None = None) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from duralog.scanning.keyed_offsets import Numbers, rows_of_log
 from duralog.scanning.slices import Slice
 from duralog.schemas.payloads import count_left_out
+from duralog.schemas.typed_columns import CORRUPT
 from duralog.spark.jobs.snapshots.partition_task import PartitionTask
 from duralog.spark.jobs.snapshots.unavailable_values import UnavailableValues
 from duralog.spark.lake.change_rows import Unwrap
@@ -26,6 +27,8 @@ class LatestRows:
         self.rows = 0
         """Rows that were made of them: of a delete, there is none."""
         self.bad = 0
+        self.corrupt = 0
+        """As `bad`, of all rows, also those of the previous snapshot."""
         self.left_out: dict[str, int] = {}
         self.unavailable = 0
 
@@ -35,6 +38,9 @@ class LatestRows:
         for rows in rows_of_file(task.target, path, self._wanted, task.rows.schema):
             self.records += rows.num_rows
             self.rows += rows.num_rows
+            if task.rows.has_corrupt:
+                corrupt = rows.column(CORRUPT)
+                self.corrupt += len(corrupt) - corrupt.null_count
             yield rows
 
     def of_log(self, slices: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
@@ -52,6 +58,7 @@ class LatestRows:
             self.records += records.num_rows
             self.rows += rows.num_rows
             self.bad += bad
+            self.corrupt += bad
             self.left_out = count_left_out((self.left_out, left_out))
             if rows.num_rows:
                 yield rows

@@ -61,6 +61,10 @@ class PartitionOutcome:
     keyless_records: int = 0
     bad_records: int = 0
     """Among the rows that were written: with a key or value that does not decode."""
+    corrupt_rows: int = 0
+    """The same among all rows, also those of earlier runs."""
+    expired_rows: int = 0
+    """Rows of the previous snapshot whose records are gone from the log."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Fields of JSON for which the table has no column, and how often they were in what was written."""
     unavailable_rows: int = 0

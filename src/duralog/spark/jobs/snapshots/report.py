@@ -41,6 +41,11 @@ class SnapshotTable:
     """Those whose keys did not fit into the memory of one task."""
     bad_records: int = 0
     """Among the rows that this run wrote: with a key or value that does not decode."""
+    corrupt_rows: int = 0
+    """Rows of the table in whose `_corrupt` such a key or value is, also those of earlier runs: they stay until their
+    key changes, or a full run."""
+    expired_rows: int = 0
+    """Rows of the last snapshot that are not in this one, as retention has removed their records."""
     left_out_fields: Mapping[str, int] = field(default_factory=dict)
     """Fields of JSON for which the table has no column, and how often this run met them: no sample had them."""
     unavailable_rows: int = 0
@@ -73,8 +78,8 @@ class SnapshotReport:
             "topic string, path string, format string, live_keys long, deleted_keys long, keyless_records long,"
             " records_read long, read_bytes long, files long, written_bytes long, removed_files long,"
             " is_incremental boolean, why_full string, start_offsets map<int, long>, end_offsets map<int, long>,"
-            " shuffled_partitions array<int>, bad_records long, left_out_fields map<string, long>,"
-            " unavailable_rows long, findings array<string>, column_changes array<string>,"
-            " healed array<string>"
+            " shuffled_partitions array<int>, bad_records long, corrupt_rows long, expired_rows long,"
+            " left_out_fields map<string, long>, unavailable_rows long, findings array<string>,"
+            " column_changes array<string>, healed array<string>"
         )
         return spark.createDataFrame([asdict(table) for table in self.tables], schema)

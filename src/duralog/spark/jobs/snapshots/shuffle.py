@@ -30,7 +30,7 @@ from duralog.spark.jobs.snapshots.keyless_changes import last_truncate
 from duralog.spark.jobs.snapshots.latest_rows import LatestRows
 from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
 from duralog.spark.jobs.snapshots.task import check_complete, copied_path
-from duralog.spark.lake.keyed_files import count_of_file, keys_of_file
+from duralog.spark.lake.keyed_files import corrupt_of_file, count_of_file, expired_among, keys_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 from duralog.spark.plain_errors import plain_errors
 
@@ -60,6 +60,8 @@ class _Written:
     bad_records: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
     unavailable_rows: int = 0
+    corrupt_rows: int = 0
+    expired_rows: int = 0
     added: list[DataFile] = field(default_factory=list)
     is_kept: bool = False
     """Whether it is a file that stays as it is."""
@@ -128,15 +130,18 @@ def _write(task: PartitionTask, source: _Source, number: int, marks: Numbers) ->
     # The two counts are the only marks below zero. Which is which: no more records are without a key than there are.
     keyless, records = sorted((-1 - marks[marks < 0]).tolist())
     marks = marks[marks >= 0]
-    wanted = live_offsets(marks[(marks >> 1) > task.truncated_offset])
-    counts = {"source": number, "records_read": records, "keyless_records": keyless}
+    left = marks[(marks >> 1) > task.truncated_offset]
+    wanted, expired = live_offsets(left), expired_among(left, task.first_offset)
+    counts = {"source": number, "records_read": records, "keyless_records": keyless, "expired_rows": expired}
     if source.file is not None:
         total, found = count_of_file(task.target, source.file, wanted)
         check_complete(task.topic, task.partition, len(wanted) - found)
         if found == total:
+            if task.rows.has_corrupt:
+                counts["corrupt_rows"] = corrupt_of_file(task.target, source.file)
             if task.copies:
                 task.target.copy(source.file, copied_path(task, source.file))
-            return _Written(**counts, live_keys=found, deleted_keys=len(marks) - found, is_kept=True)
+            return _Written(**counts, live_keys=found, deleted_keys=len(marks) - found - expired, is_kept=True)
     value = str(task.partition)
     stem = f"{task.stem}-{number:06d}"
     latest = LatestRows(task, wanted)
@@ -147,8 +152,9 @@ def _write(task: PartitionTask, source: _Source, number: int, marks: Numbers) ->
         return _Written(
             **counts,
             live_keys=latest.rows,
-            deleted_keys=len(marks) - latest.rows,
+            deleted_keys=len(marks) - latest.rows - expired,
             bad_records=latest.bad,
+            corrupt_rows=latest.corrupt,
             left_out=latest.left_out,
             unavailable_rows=latest.unavailable,
             added=files.finish(),
@@ -168,4 +174,6 @@ def _outcome(task: PartitionTask, sources: list[_Source], written: list[_Written
         bad_records=sum(found.bad_records for found in written),
         left_out=count_left_out(found.left_out for found in written),
         unavailable_rows=sum(found.unavailable_rows for found in written),
+        corrupt_rows=sum(found.corrupt_rows for found in written),
+        expired_rows=sum(found.expired_rows for found in written),
     )

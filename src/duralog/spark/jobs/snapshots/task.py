@@ -20,7 +20,7 @@ from duralog.scanning.keyed_offsets import MapFull, Numbers, keys_of_log, live_o
 from duralog.spark.jobs.snapshots.keyless_changes import KeylessChanges
 from duralog.spark.jobs.snapshots.latest_rows import LatestRows
 from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
-from duralog.spark.lake.keyed_files import count_of_file, keys_of_file
+from duralog.spark.lake.keyed_files import corrupt_of_file, count_of_file, expired_among, keys_of_file
 from duralog.spark.lake.parquet_files import DataFile, ParquetFiles
 
 _MOST_FILES = 16
@@ -47,7 +47,9 @@ def snapshot_partition(task: PartitionTask, _: Advance = ignore_progress) -> Par
     marks = offset_map.offsets()
     del offset_map
     count = len(marks)
-    wanted = live_offsets(marks if changes is None else changes.left_of(marks))
+    if changes is not None:
+        marks = changes.left_of(marks)
+    wanted, expired = live_offsets(marks), expired_among(marks, task.first_offset)
     del marks
     written = _write(task, wanted)
     return PartitionOutcome(
@@ -55,12 +57,14 @@ def snapshot_partition(task: PartitionTask, _: Advance = ignore_progress) -> Par
         added=written.added,
         removed=written.removed,
         live_keys=written.rows,
-        deleted_keys=count - written.rows,
+        deleted_keys=count - written.rows - expired,
         records_read=records,
         keyless_records=keyless,
         bad_records=written.latest.bad,
         left_out=written.latest.left_out,
         unavailable_rows=written.latest.unavailable,
+        corrupt_rows=written.corrupt,
+        expired_rows=expired,
     )
 
 
@@ -70,6 +74,8 @@ class _Written(NamedTuple):
     rows: int
     """Of the table's files, those included that stay."""
     latest: LatestRows
+    corrupt: int
+    """Rows of the table's files with something in `_corrupt`."""
 
 
 def _write(task: PartitionTask, wanted: Numbers) -> _Written:
@@ -90,7 +96,8 @@ def _write(task: PartitionTask, wanted: Numbers) -> _Written:
         if task.copies:
             for path in kept:
                 task.target.copy(path, copied_path(task, path))
-    return _Written(added, rewritten, sum(kept.values()) + latest.rows, latest)
+    corrupt = sum(corrupt_of_file(task.target, path) for path in kept) if task.rows.has_corrupt else 0
+    return _Written(added, rewritten, sum(kept.values()) + latest.rows, latest, corrupt + latest.corrupt)
 
 
 def _sorted_out(task: PartitionTask, wanted: Numbers) -> tuple[dict[str, int], list[str]]:
