@@ -23,12 +23,14 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 from uuid import UUID
 
 from duralog.errors import SchemaError
-from duralog.schemas.catalogue import MAX_CATALOGUE_BYTES, SchemaCatalogue
+from duralog.schemas.catalogue import MAX_CATALOGUE_BYTES, MAX_SCHEMAS, SchemaCatalogue
 from duralog.schemas.registered_schema import DEFAULT_CONTEXT, RegisteredSchema, SubjectVersion, context_of, in_context
 from duralog.schemas.schemas_topic import schema_from_json
 
 MAX_ANSWER_BYTES = 64 << 20
 _PAGE = 1_000
+_OF_SCHEMA = ("id", "schema", "schemaType", "guid", "references")
+"""What is kept of an answer: it may have anything."""
 """Schemas of one answer: what Confluent's registry gives at most."""
 _ALL_CONTEXTS = "subjectPrefix=%3A%2A%3A"
 """`:*:`. Not all registries list them without it."""
@@ -166,13 +168,14 @@ def _listed(registry: _Registry, path: str) -> dict[tuple[str, int], dict[str, A
             subject, version = told.get("subject"), told.get("version")
             if not isinstance(subject, str) or not isinstance(version, int):
                 raise SchemaError(f"schema registry {registry.name}: it lists a schema without subject and version")
+            kept = {name: told[name] for name in _OF_SCHEMA if name in told}
             if (subject, version) not in found:
-                size += len(str(told.get("schema")))
-            found[subject, version] = told
-        if size > MAX_CATALOGUE_BYTES:
+                size += sum(len(str(value)) for value in kept.values())
+            found[subject, version] = kept
+        if size > MAX_CATALOGUE_BYTES or len(found) > MAX_SCHEMAS:
             raise SchemaError(
-                f"schema registry {registry.name}: its schemas have more than {MAX_CATALOGUE_BYTES >> 20} MiB; "
-                "name the subjects that you need"
+                f"schema registry {registry.name}: it has more than {MAX_SCHEMAS:,} schemas, or more than"
+                f" {MAX_CATALOGUE_BYTES >> 20} MiB of them; name the subjects that you need"
             )
         # One that knows no pages gives all at once, and again.
         if len(found) - before < _PAGE:

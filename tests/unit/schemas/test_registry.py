@@ -252,6 +252,25 @@ class TestBadRegistries:
         with pytest.raises(SchemaError, match="name the subjects that you need"):
             fetch_catalogue(RegistrySettings(url=url))
 
+    def test_a_list_without_an_end(self, registry, url, monkeypatch):
+        """Whatever else its entries have is not kept."""
+        monkeypatch.setattr(registry_module, "MAX_SCHEMAS", 2_500)
+
+        def page(path: str) -> Answer:
+            start = int(parse_qs(urlsplit(path).query)["offset"][0])
+            rows = [
+                {"subject": f"s{start + row}", "version": 1, "id": 1, "schema": '"int"', "more": "x" * 100}
+                for row in range(1_000)
+            ]
+            return 200, json.dumps(rows).encode()
+
+        registry.override = page
+        with pytest.raises(
+            SchemaError, match="more than 2,500 schemas, or more than 256 MiB of them; name the subjects"
+        ):
+            fetch_catalogue(RegistrySettings(url=url))
+        assert len(registry.requests) == 3
+
     def test_a_slow_one(self, registry, url):
         waiting = threading.Event()
         registry.override = lambda _path: (waiting.wait(5), None)[1]
