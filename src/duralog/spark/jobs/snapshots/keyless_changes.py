@@ -1,9 +1,9 @@
 """Change events without a key: truncates, which empty the table, and changes of tables that have no primary key.
 
 A truncate concerns all rows before it, and Debezium writes it to one partition of the topic. With one partition, the
-order of the log says which rows are before it. With several, nothing in the log does, and Debezium promises nothing:
-such a snapshot is refused rather than guessed. So is one of a table without a primary key, and one with an event that
-does not decode: it may be a truncate.
+order of the log says which rows are before it. With several, nothing does for certain, not even the positions in the
+events' source (`docs/decisions/0030`): such a snapshot is refused rather than guessed. So is one of a table without a
+primary key, and one with an event that does not decode: it may be a truncate.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from duralog.columnar.decoded import DecodedRecords
+from duralog.config.times import format_time
 from duralog.errors import DuralogError
 from duralog.scanning.keyed_offsets import Numbers, keys_of_log
 from duralog.scanning.slices import Slice
@@ -50,12 +51,13 @@ class KeylessChanges:
                 " message.key.columns, or export the topic with --unwrap debezium as a history"
             )
         if len(truncates):
+            first = int(truncates[0])
             if not task.is_only:
                 raise RowsUnknown(
-                    f"{found.topic}-{found.partition} offset {offsets[truncates[0]]}: the database's table was"
-                    " truncated, and the topic has several partitions: which rows of the others were there before"
-                    " is not known. Take the snapshot as of an earlier point, or let Debezium write the topic with"
-                    " one partition"
+                    f"{found.topic}-{found.partition} offset {offsets[first]}: the database's table was truncated, and"
+                    " the topic has several partitions: which rows of the others were there before is not known. Take"
+                    f" the snapshot as of {format_time(int(records.columns.timestamp[first]))} or before. To have later"
+                    " ones, let Debezium take a snapshot of the table into a topic with one partition"
                 )
             self._truncated_offset = max(self._truncated_offset, int(offsets[truncates[-1]]))
 
