@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 from duralog.config import BrokerConfig
 from duralog.config.plurals import plural
@@ -58,6 +59,8 @@ from duralog.storage.partition_loading import PartitionLoader
 from duralog.storage.placement import DirectoryPlacement
 
 _logger = logging.getLogger(__name__)
+
+_MOST_OFFLINE_LOGGED = 20
 
 
 class Opening:
@@ -186,6 +189,7 @@ class Opening:
         futures = FutureFolders(self._files, directories, topics, metadata_folder, opened.deleted)
         opened.futures.extend(futures.settle(folders))
         self._bring_together(opened, folders, may_adopt=may_adopt)
+        _log_wrong_node(opened, metadata)
         return opened
 
     def _bring_together(self, opened: OpenedStore, folders: Mapping[LogDirectory, Folders], *, may_adopt: bool) -> None:
@@ -363,9 +367,25 @@ def _partitions(topics: Topics) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in topics.by_name.values() for number in topic.partitions]
 
 
+def _log_wrong_node(opened: OpenedStore, metadata: ClusterMetadata) -> None:
+    """A directory whose `meta.properties` is another node's, or was edited, serves nothing: the reason is one line."""
+    known = metadata.topics
+    registered = (known[name].partitions.get(number) for name, number in opened.offline if name in known)
+    nodes = {node for found in registered if found is not None for node in found.replicas}
+    if nodes and opened.placement.node_id not in nodes:
+        _logger.error(
+            "%s belongs to node %d, but the cluster metadata places its partitions on node %s: check node.id in"
+            " meta.properties",
+            *(opened.directories.path, opened.placement.node_id),
+            ", ".join(map(str, sorted(nodes))),
+        )
+
+
 def _log_offline(opened: OpenedStore) -> None:
-    for partition, error in opened.offline.items():
+    for partition, error in islice(opened.offline.items(), _MOST_OFFLINE_LOGGED):
         _logger.error("%s is offline: %s", partition, error)
+    if (more := len(opened.offline) - _MOST_OFFLINE_LOGGED) > 0:
+        _logger.error("%s offline", f"{plural(more, 'more partition')} {'is' if more == 1 else 'are'}")
 
 
 def _node_id(meta: MetaProperties) -> int:

@@ -407,6 +407,24 @@ def test_a_folder_that_the_metadata_does_not_place_here_is_offline(directory: Di
         assert store.partitions("orders") == [0, 4]
 
 
+def test_a_directory_of_another_node_by_its_meta_properties_says_so(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    with directory.open() as store:
+        store.create_topic("orders", 25)
+    meta = directory.path / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=7"))
+    with directory.open() as store:
+        assert len(store.offline) == 25
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert told[0] == (
+        f"{directory.path} belongs to node 7, but the cluster metadata places its partitions on node 1: check node.id"
+        " in meta.properties"
+    )
+    assert sum("is offline: " in each for each in told) == 20
+    assert told[-1] == "5 more partitions are offline"
+
+
 def test_without_its_metadata_a_directory_is_read_but_not_written(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
