@@ -246,7 +246,7 @@ def definitions_of(declarations: type) -> Mapping[str, ConfigDef]:
     return table
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str:
     """A hint for an unknown name: similar names. Empty if there are none."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.7)
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=cutoff)
     return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -215,6 +215,14 @@ class TestSettings:
             "these configs have no effect here: my.own, ssl.provider"
         ]
 
+    def test_a_misspelled_config_is_named_with_the_one_that_was_meant(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            read_settings(b"log.retention.hour=1\nconfluent.log.retention.hours=1\nmy.own=1\n", {})
+        assert [record.getMessage() for record in caplog.records] == [
+            "there is no config log.retention.hour; did you mean log.retention.hours? It has no effect",
+            "these configs have no effect here: confluent.log.retention.hours, my.own",
+        ]
+
     def test_configs_of_all_listeners_have_no_effect_for_one(self, caplog: pytest.LogCaptureFixture) -> None:
         own = ("max.connections=1", "ssl.client.auth=none", "connections.max.idle.ms=1", "plain.sasl.jaas.config=x")
         with caplog.at_level(logging.WARNING):

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from duralog.config import BROKER_CONFIGS, BrokerConfig
+from duralog.config.definitions import nearest
 from duralog.config.kafka_only_configs import is_known_to_kafka
 from duralog.config.listener_config import SECURITY_CONFIGS, unprefixed
 from duralog.errors import InvalidConfig
@@ -47,6 +48,14 @@ def read_settings(properties: bytes, overrides: Mapping[str, str]) -> BrokerConf
     of_listeners = {name: own for name in given if (own := unprefixed(name)) != name}
     only_for_all = {name for name, own in of_listeners.items() if own in BROKER_CONFIGS and own not in _OF_LISTENERS}
     without_effect = sorted({*only_kafkas, *only_for_all, *config.ignored} - _EXPECTED - _REFUSED.keys())
-    if without_effect:
-        _logger.warning("these configs have no effect here: %s", ", ".join(without_effect))
+    misspelled = {name: near for name in config.ignored if not is_known_to_kafka(name) and (near := _near(name))}
+    for name, near in sorted(misspelled.items()):
+        _logger.warning("there is no config %s%s It has no effect", name, near)
+    if rest := [name for name in without_effect if name not in misspelled]:
+        _logger.warning("these configs have no effect here: %s", ", ".join(rest))
     return config
+
+
+def _near(name: str) -> str:
+    """What a name may be a mistake for. Not for those of other products: they are longer."""
+    return nearest(name, BROKER_CONFIGS, cutoff=0.9)
