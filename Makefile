@@ -4,7 +4,7 @@
 
 BIN := .venv/bin
 TESTS ?= tests
-PROCESSES ?= 3
+PROCESSES ?= 4
 DATA ?= build/story/log
 
 help: ## this list
@@ -22,7 +22,7 @@ wheel: ## a wheel with the kernels' machine code, in dist: takes a C compiler an
 quick: env-dev ## unit tests of all layers, without the slow ones: no Java, no browser
 	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) --quick
 
-test: env-dev java test-programs ## all tests, in three processes (many wait for other programs), and the few that fail a second time (TESTS=path for some)
+test: env-dev java test-programs ## all tests, in four processes (many wait for other programs), and the few that fail a second time (TESTS=path for some)
 	@$(BIN)/python -m scripts.run_tests -n $(PROCESSES) $(TESTS)
 
 test-oldest-spark: env-dev java ## the tests of Spark with the oldest version that duralog runs on (SPARK=4.1 for another, TESTS=path for some)

@@ -6,9 +6,9 @@
     python -m scripts.run_tests --record            all, and write down how long each file took
 
 The files that took longest come first, so that all processes end together, and those that share a Spark session or a
-Kafka go to one process (`scripts/longest_first.py`). Each kernel is compiled once, before the tests start, and the
-classes of Spark are archived once for this tree. Temporary files are in memory if there is room: tests wait for
-thousands of fsyncs otherwise. Those of failed tests are kept.
+Kafka go to one process (`scripts/longest_first.py`). Each kernel and test file is compiled once, before the tests
+start, and the classes of Spark are archived once for this tree. Temporary files are in memory if there is room: tests
+wait for thousands of fsyncs otherwise. Those of failed tests are kept.
 
 Many tests drive programs that are not ours (Kafka, Spark, Chromium, clients with threads of their own), on a machine
 that is busy with all of them at once. What one of these does once in ten thousand times does not depend on a change. A
@@ -28,7 +28,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def main() -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if asked.n > 1:
         with _archived_spark_classes(wanted=not asked.quick):
-            _compile_kernels(asked.n)
+            _compile(asked.n, QUICK[-1:] if asked.quick else asked.tests)
     folder = _temporary_folder_in_memory()
     status = _run(asked.n, QUICK if asked.quick else asked.tests, record=asked.record)
     if folder is not None and status == pytest.ExitCode.OK:
@@ -106,18 +106,34 @@ def _passes(name: str) -> bool:
     return subprocess.run([sys.executable, "-m", "pytest", name], check=False).returncode == pytest.ExitCode.OK
 
 
-def _compile_kernels(processes: int) -> None:
-    """Compile what the kernel cache lacks, each kernel in one process: test processes would all compile the same."""
+def _compile(processes: int, tests: Sequence[str]) -> None:
+    """Compile what the caches lack, each kernel and test file in one process: test processes would all do the same."""
+    folders = [Path(name) for name in tests if Path(name).is_dir()]
+    files = [str(file) for folder in folders for file in sorted(folder.rglob("test_*.py")) if not _is_compiled(file)]
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for _ in pool.map(_prepare_kernels, range(processes), [processes] * processes):
+        for _ in pool.map(_compile_share, range(processes), [processes] * processes, [files] * processes):
             pass
 
 
-def _prepare_kernels(first: int, step: int) -> None:
+def _compile_share(first: int, step: int, files: Sequence[str]) -> None:
     from duralog.kernels.compilation.catalog import all_kernels
 
     for kernel in list(all_kernels().values())[first::step]:
         kernel.prepare()
+    if share := files[first::step]:
+        _compile_tests(share)
+
+
+def _compile_tests(files: Sequence[str]) -> None:
+    """Collect them: that compiles their assertions, which takes three times as long as all else about it."""
+    sys.dont_write_bytecode = False  # Inherited from a process that was started before the variable was removed.
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        pytest.main(["--collect-only", "-qq", *files])
+
+
+def _is_compiled(file: Path) -> bool:
+    compiled = (file.parent / "__pycache__").glob(f"{file.stem}.{sys.implementation.cache_tag}-pytest-*.pyc")
+    return any(each.stat().st_mtime >= file.stat().st_mtime for each in compiled)
 
 
 @contextmanager

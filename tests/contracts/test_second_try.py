@@ -1,4 +1,7 @@
-"""`scripts/run_tests.py`: what fails once is told, what fails twice fails, and many failures are no chance."""
+"""`scripts/run_tests.py`: what fails once is told, what fails twice fails, and many failures are no chance.
+
+And test files are compiled before the tests.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.run_tests import _is_compiled
 from tests.support.places import ROOT
 
 UNSTEADY = """
@@ -57,3 +61,19 @@ def test_many_failures_are_no_chance(tmp_path: Path) -> None:
     status, said = run_tests(tmp_path, broken=WRONG.format(count=6))
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "second try" not in said
+
+
+def test_a_test_file_is_compiled_until_it_is_edited(tmp_path: Path) -> None:
+    file = tmp_path / "test_one.py"
+    file.write_text("def test_one():\n    assert 1 < 2\n")
+    assert not _is_compiled(file)
+    code = f"from scripts.run_tests import _compile_tests; _compile_tests([{str(file)!r}])"
+    own = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+    assert _is_compiled(file)
+    later = file.stat().st_mtime + 60
+    os.utime(file, (later, later))
+    assert not _is_compiled(file)
