@@ -110,7 +110,7 @@ def register_schema(
         "schema": schema.text,
         "references": [asdict(reference) for reference in schema.references],
     }
-    path = f"/subjects/{quote(subject, safe='')}"
+    path = f"/subjects/{_quoted(subject)}"
     answer = registry.get(f"{path}/versions" if may_create else path, given)
     if answer is None:
         what = "cannot be registered" if may_create else "is not registered"
@@ -126,7 +126,7 @@ def fetch_levels(settings: RegistrySettings, subjects: Sequence[str]) -> dict[st
     registry = _Registry(settings)
     found: dict[str, str] = {}
     for subject in ("", *subjects):
-        answer = registry.get(f"/config/{quote(subject, safe='')}" if subject else "/config")
+        answer = registry.get(f"/config/{_quoted(subject)}" if subject else "/config")
         if answer is None:
             continue
         fields = registry.as_object(answer)
@@ -185,7 +185,7 @@ def _listed(registry: _Registry, path: str) -> dict[tuple[str, int], dict[str, A
 def _fetch_subjects(registry: _Registry, subjects: Sequence[str]) -> SchemaCatalogue:
     versions: list[SubjectVersion] = []
     for subject in subjects:
-        path = f"/subjects/{quote(subject, safe='')}/versions"
+        path = f"/subjects/{_quoted(subject)}/versions"
         everything = registry.numbers(f"{path}?deleted=true")
         if not everything:
             raise SchemaError(f"schema registry {registry.name}: it has no subject {subject!r}")
@@ -277,7 +277,7 @@ class _Registry:
 
     def version(self, subject: str, number: int, deleted: bool) -> SubjectVersion:
         place = "latest" if number == -1 else str(number)
-        answer = self.get(f"/subjects/{quote(subject, safe='')}/versions/{place}?deleted=true")
+        answer = self.get(f"/subjects/{_quoted(subject)}/versions/{place}?deleted=true")
         if answer is None:
             raise SchemaError(f"schema registry {self.name}: subject {subject!r} version {place} is gone")
         return SubjectVersion(subject, number, self.schema(self.as_object(answer), context_of(subject)), deleted)
@@ -363,6 +363,14 @@ class _Registry:
         if left <= 0:
             raise SchemaError(f"schema registry {self.name}: it did not give all schemas before the deadline")
         return left
+
+
+def _quoted(subject: str) -> str:
+    """As a step of a path. A registry may list anything."""
+    try:
+        return quote(subject, safe="")
+    except UnicodeEncodeError:
+        raise SchemaError(f"subject {subject[:100]!r} is not Unicode text") from None
 
 
 class _NoRedirects(HTTPRedirectHandler):

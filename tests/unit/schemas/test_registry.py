@@ -252,6 +252,12 @@ class TestBadRegistries:
         with pytest.raises(SchemaError, match="name the subjects that you need"):
             fetch_catalogue(RegistrySettings(url=url))
 
+    def test_a_subject_that_is_not_text(self, registry, url):
+        registry.has_list = False
+        registry.override = lambda path: (200, b'["\\ud800"]') if path.startswith("/subjects?") else None
+        with pytest.raises(SchemaError, match="is not Unicode text"):
+            fetch_catalogue(RegistrySettings(url=url))
+
     def test_a_list_without_an_end(self, registry, url, monkeypatch):
         """Whatever else its entries have is not kept."""
         monkeypatch.setattr(registry_module, "MAX_SCHEMAS", 2_500)
