@@ -13,7 +13,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 MAX_FIELDS = 20_000
 """Of a message type with those of its messages: a small file can nest millions."""
 
+_MOST_WRITERS = 100
+"""Schemas whose message types a decoder remembers."""
 
 _FIRST_TIME, _LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 """In microseconds: the years 1 to 9999, what a well-known timestamp may be."""
@@ -55,8 +59,10 @@ class ProtobufFormat:
     ) -> None:
         self._catalogue = catalogue
         self._id = reader.id
-        self._file = load_schema(reader, catalogue)
-        self._message = message_type(self._file, message)
+        file = load_schema(reader, catalogue)
+        self._own = _Types(file)
+        self._writers: dict[int | UUID, _Types] = {}
+        self._message = message_type(file, message)
         self._payloads = ProtobufPayloads(self._message, columns)
         self.arrow_type = self._payloads.arrow_type
 
@@ -64,16 +70,51 @@ class ProtobufFormat:
         """The reader's decoder, if the writer's message type is the reader's."""
         if place is None:
             return self._payloads
-        if writer is None or (writer.id is not None and writer.id == self._id):
-            file = self._file
-        else:
-            file = load_schema(writer, self._catalogue)
-        names = _names_at(file, place)
+        names = self._types(writer).named(place)
         if not names:
             raise SchemaError(f"it has no message type {_shown(place)}")
         if self._message.full_name not in names:
             raise SchemaError(f"the message type is {names[0]}, not {self._message.full_name}")
         return self._payloads
+
+    def _types(self, writer: RegisteredSchema | None) -> _Types:
+        """Kept, as payloads may name another type each."""
+        if writer is None or (writer.id is not None and writer.id == self._id):
+            return self._own
+        id_ = writer.guid if writer.id is None else writer.id
+        known = None if id_ is None else self._writers.get(id_)
+        if known is None:
+            known = _Types(load_schema(writer, self._catalogue))
+            if id_ is not None and len(self._writers) < _MOST_WRITERS:
+                self._writers[id_] = known
+        return known
+
+
+class _Types:
+    """The message types of a file."""
+
+    def __init__(self, file: FileDescriptor) -> None:
+        self._file = file
+
+    def named(self, place: MessagePlace) -> list[str]:
+        """The full names of those that a payload may mean, the likeliest first."""
+        if isinstance(place, str):
+            found = self._file.message_types_by_name.get(place)
+            return [] if found is None else [found.full_name]
+        if isinstance(place, int):
+            return self._sorted[place : place + 1]
+        # Python's serializer counts the entry types of maps among the nested types, Java's does not.
+        return [
+            each.full_name for entries in (False, True) if (each := _at(self._outermost, place, entries)) is not None
+        ]
+
+    @cached_property
+    def _outermost(self) -> list[Descriptor]:
+        return list(self._file.message_types_by_name.values())
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(_by_name(self._file))
 
 
 class ProtobufPayloads:
@@ -172,7 +213,7 @@ def compiled(schema: RegisteredSchema, catalogue: SchemaCatalogue) -> Registered
 
 def message_at(schema: RegisteredSchema, catalogue: SchemaCatalogue, place: MessagePlace) -> str | None:
     """The full name of the message type at a place of a schema, None if there is none; raises `SchemaError`."""
-    return next(iter(_names_at(load_schema(schema, catalogue), place)), None)
+    return next(iter(_Types(load_schema(schema, catalogue)).named(place)), None)
 
 
 def load_schema(schema: RegisteredSchema, catalogue: SchemaCatalogue) -> FileDescriptor:
@@ -188,7 +229,8 @@ def _compiled(schema: RegisteredSchema, catalogue: SchemaCatalogue) -> FileDescr
 
 def message_type(file: FileDescriptor, name: str | None) -> Descriptor:
     """The type of a full name, or the first of the file; raises `SchemaError`."""
-    found = _at(file, (0,), False) if name is None else _by_name(file).get(name)
+    first = next(iter(file.message_types_by_name.values()), None)
+    found = first if name is None else _by_name(file).get(name)
     if found is None:
         names = sorted(_by_name(file)) or ["none"]
         raise SchemaError(f"the Protobuf schema has no message type {name or ''!r}; it has {', '.join(names[:20])}")
@@ -205,26 +247,14 @@ def _by_name(file: FileDescriptor) -> dict[str, Descriptor]:
     return found
 
 
-def _names_at(file: FileDescriptor, place: MessagePlace) -> list[str]:
-    """The full names of the message types that a payload may mean, the likeliest first."""
-    if isinstance(place, str):
-        found = file.message_types_by_name.get(place)
-        return [] if found is None else [found.full_name]
-    if isinstance(place, int):
-        return sorted(_by_name(file))[place : place + 1]
-    # Python's serializer counts the entry types of maps among the nested types, Java's does not.
-    return [each.full_name for entries in (False, True) if (each := _at(file, place, entries)) is not None]
-
-
 def _shown(place: MessagePlace) -> str:
     if isinstance(place, str):
         return f"{place[:100]!r} outside of other types"
     return f"at {'.'.join(map(str, place))}" if isinstance(place, tuple) else f"with the number {place}"
 
 
-def _at(file: FileDescriptor, path: tuple[int, ...], entries: bool) -> Descriptor | None:
+def _at(types: list[Descriptor], path: tuple[int, ...], entries: bool) -> Descriptor | None:
     """The message type at a place: the types of a file, and those of a type, in the order of their text."""
-    types = list(file.message_types_by_name.values())
     found = None
     for place in path:
         if place >= len(types):
