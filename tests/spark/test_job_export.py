@@ -122,3 +122,14 @@ def test_the_command_on_the_directories_of_a_cluster(tmp_path: Path) -> None:
     assert (alone.exit_code, "exported from the directories of a cluster" in alone.stderr) == (1, True)
     assert "there is no topic nope" in run(*paths, target, "--topic", "nope").stderr
     assert [row["offset"] for row in rows_of("parquet", tmp_path / "lake" / "orders")] == list(range(60))
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_with_chosen_columns(tmp_path: Path) -> None:
+    write_typed_log(tmp_path / "data")
+    arguments = [str(tmp_path / "data"), str(tmp_path / "lake"), "--topic", "orders", "--value-format", "avro"]
+    found = run(*arguments, "--columns", "value.id, value.customer.name")
+    assert found.exit_code == 0, found.output
+    assert rows_of("parquet", tmp_path / "lake" / "orders")[7]["value"] == {"id": 2, "customer": {"name": "x"}}
+    wrong = run(*arguments, "--columns", "value.id")
+    assert (wrong.exit_code, "choose the same columns" in wrong.stderr) == (1, True)

@@ -8,6 +8,7 @@ import typer
 
 from duralog.cli.cluster.cluster_command import MoreData
 from duralog.cli.job.lake_options import (
+    ChosenColumns,
     IsolationChoice,
     LogDirectories,
     SliceBytes,
@@ -15,6 +16,7 @@ from duralog.cli.job.lake_options import (
     TableTarget,
     TargetOptions,
     WithHeaders,
+    chosen_columns,
     names_checked_in,
     note_columns,
     note_copies,
@@ -79,6 +81,7 @@ def export(
     schema_registry_config: SchemaRegistryConfig = None,
     mode: BadPayloads = None,
     unwrap: Unwrap = None,
+    columns: ChosenColumns = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_progress: NoProgress = False,
@@ -129,6 +132,7 @@ def export(
             target_options=target_options,
             decode=decode,
             unwrap=unwrap,
+            columns=chosen_columns(columns),
             on_progress=shown.bar.show,
         )
         _write(shown.output, report)

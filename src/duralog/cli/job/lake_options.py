@@ -84,6 +84,16 @@ IsolationChoice = Annotated[
         callback=_one_of("--isolation", ISOLATION_LEVELS),
     ),
 ]
+ChosenColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="TEXT",
+        help="Only these fields of decoded keys and values, as value.id,value.customer.name.",
+        show_default=False,
+        rich_help_panel=HOW,
+    ),
+]
 SliceBytes = Annotated[
     str, typer.Option("--max-split", metavar="SIZE", help="How much of the log a task reads.", rich_help_panel=HOW)
 ]
@@ -119,6 +129,11 @@ def note_copies(output: Output, report: ExportReport | SnapshotReport) -> None:
         if len(table.healed) > _SHOWN_RANGES:
             more = plural(len(table.healed) - _SHOWN_RANGES, "range")
             output.note(table.topic, f"and {more} more from other copies: --json shows all")
+
+
+def chosen_columns(text: str | None) -> list[str] | None:
+    """The value of `--columns`."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def source_and_target(

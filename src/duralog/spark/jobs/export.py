@@ -198,6 +198,7 @@ def export(  # Public: its keyword arguments are the interface.
     target_options: Mapping[str, str] | None = None,
     decode: str | Mapping[str, Any] | Decode | None = None,
     unwrap: str | None = None,
+    columns: Sequence[str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> ExportReport:
     """Append what is new in the topics to their tables, all topics but the internal ones if none are named.
@@ -207,7 +208,7 @@ def export(  # Public: its keyword arguments are the interface.
 
     `decode` is the format of the values, as `auto` or `avro`, or a mapping of the options of typed payloads
     (`duralog.schemas.decode_options`). `unwrap="debezium"` makes change events rows of the database's table: all of
-    them, in their order.
+    them, in their order. `columns` are the fields of decoded keys and values that are wanted, as `value.customer.name`.
 
     `storage_options` are for the log directory, `target_options` for the target; among the latter, `catalog.*` are the
     settings of the Iceberg catalog. With `fail_on_data_loss`, records that retention deleted before they were
@@ -215,7 +216,7 @@ def export(  # Public: its keyword arguments are the interface.
     """
     began = time.perf_counter()
     table_format, level = TableFormat(format), Isolation(isolation)
-    request = RowRequest.of(decode, unwrap, Unwrap.HISTORY, headers=headers)
+    request = RowRequest.of(decode, unwrap, Unwrap.HISTORY, headers=headers, columns=columns)
     options, catalog = split_options(target_options)
     with ExitStack() as stack:
         logs = stack.enter_context(LogSet.of(path, storage_options).open())

@@ -160,6 +160,7 @@ def snapshot(  # Public: its keyword arguments are the interface.
     config: BrokerConfig | None = None,
     decode: str | Mapping[str, Any] | Decode | None = None,
     unwrap: str | None = None,
+    columns: Sequence[str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> SnapshotReport:
     """Bring the tables of the topics to their latest state, or to that of an earlier point.
@@ -173,7 +174,8 @@ def snapshot(  # Public: its keyword arguments are the interface.
     broker's `server.properties` sets: with the topic's own configs, it says how long tombstones stay.
 
     `decode` is the format of the values, as `auto` or `avro`, or a mapping of the options of typed payloads
-    (`duralog.schemas.decode_options`). `unwrap="debezium"` makes change events the table of the database.
+    (`duralog.schemas.decode_options`). `unwrap="debezium"` makes change events the table of the database. `columns` are
+    the fields of decoded keys and values that are wanted, as `value.customer.name`.
     """
     began = time.perf_counter()
     if as_of_ms is not None and as_of_offsets:
@@ -185,7 +187,7 @@ def snapshot(  # Public: its keyword arguments are the interface.
         as_of_ms=as_of_ms,
         as_of_offsets=as_of_offsets or {},
         full=full,
-        rows=RowRequest.of(decode, unwrap, Unwrap.STATE, headers=headers),
+        rows=RowRequest.of(decode, unwrap, Unwrap.STATE, headers=headers, columns=columns),
         map_bytes=map_bytes,
         max_slice_bytes=max_slice_bytes,
     )

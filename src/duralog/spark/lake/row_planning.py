@@ -33,6 +33,7 @@ from duralog.spark.lake.change_rows import OP, SOURCE_TIME, Unwrap, check_events
 from duralog.spark.lake.columns import DATE, PREFIX, table_schema
 from duralog.spark.lake.evolution import Evolution, check_names, evolved, evolved_json, table_type
 from duralog.spark.lake.stored_schema import (
+    COLUMNS,
     IDENTITY,
     JSON_TYPES,
     SCHEMA,
@@ -61,10 +62,18 @@ class RowRequest:
     headers: bool = False
     date: bool = False
     """Whether the table is one of days."""
+    columns: tuple[str, ...] = ()
+    """The fields of decoded keys and values that are wanted, as `value.customer.name`; all if none is named."""
 
     @classmethod
     def of(
-        cls, decode: str | Mapping[str, Any] | Decode | None, unwrap: str | None, made: Unwrap, *, headers: bool
+        cls,
+        decode: str | Mapping[str, Any] | Decode | None,
+        unwrap: str | None,
+        made: Unwrap,
+        *,
+        headers: bool,
+        columns: Sequence[str] | None,
     ) -> RowRequest:
         """From the parameters of a job; `made` is what it makes of change events."""
         if unwrap not in (None, DEBEZIUM):
@@ -76,7 +85,15 @@ class RowRequest:
             raise InvalidConfig(
                 "unwrap needs values that are decoded, and keys that are not: the columns of the key are in the row"
             )
+        for name in columns or ():
+            part, dot, _ = name.partition(".")
+            if not dot or part not in (KEY, VALUE) or unwrap is not None or asked is None:
+                raise InvalidConfig(
+                    f"columns: {name!r}: expected fields of decoded keys and values, as value.customer.name, in a table"
+                    " of records; other columns are always in it"
+                )
         return cls(
+            columns=tuple(sorted(set(columns or ()))),
             decode=asked,
             unwrap=None if unwrap is None else made,
             headers=headers,
@@ -118,6 +135,12 @@ def plan_rows(
             f"{where}: the table has {'rows of change events' if UNWRAP in state.details else 'records'}, and this run"
             " would write the other: give another target, or --unwrap as before"
         )
+    if has_rows and state is not None and state.details.get(COLUMNS, []) != list(request.columns):
+        has = ", ".join(map(str, state.details.get(COLUMNS, []))) or "all fields"
+        raise StateRefused(
+            f"{where}: the table has {has} of keys and values, and this run would write"
+            f" {', '.join(request.columns) or 'all fields'}: choose the same columns, or give another target"
+        )
     plain = table_schema(headers=request.headers, date=request.date)
     if request.decode is None:
         if known is not None:
@@ -127,7 +150,8 @@ def plan_rows(
         known = plain
     sample = _sample(logs, ranges, isolation)
     if sample is None and known is not None and state is not None:
-        kept = {name: state.details[name] for name in (SCHEMA, JSON_TYPES, UNWRAP, IDENTITY) if name in state.details}
+        names = (SCHEMA, JSON_TYPES, UNWRAP, IDENTITY, COLUMNS)
+        kept = {name: state.details[name] for name in names if name in state.details}
         return PlannedRows(rows=TableRows(schema=known), evolution=Evolution(known), details=kept)
     place = _Place(where, next(iter(ranges)).topic, known, state)
     if sample is not None:
@@ -167,7 +191,7 @@ def _planned(logs: Logs, sample: pa.Table, request: RowRequest, place: _Place) -
     def catalogue() -> SchemaCatalogue:
         return read_catalogue(decode, records)
 
-    typed = plan_decoding(decode, [place.topic], records, None, catalogue)
+    typed = plan_decoding(decode, [place.topic], records, request.columns or None, catalogue)
     typed, found_types = _with_json_types(typed, stored_json_types(place.state, place.where))
     if request.unwrap is not None:
         typed = _of_events(typed, request.unwrap, place.topic)
@@ -181,6 +205,8 @@ def _planned(logs: Logs, sample: pa.Table, request: RowRequest, place: _Place) -
         details[JSON_TYPES] = {part: stored(pa.schema([each])) for part, each in found_types.items()}
     if request.unwrap is not None:
         details[UNWRAP] = DEBEZIUM
+    if request.columns:
+        details[COLUMNS] = list(request.columns)
     return PlannedRows(
         rows=TableRows(schema=evolution.schema, typed=typed, unwrap=request.unwrap, identity=identity),
         evolution=evolution,

@@ -15,6 +15,8 @@ JSON_TYPES = "json_types"
 """What was inferred of JSON without a schema: a type for `key`, for `value`, or for both."""
 UNWRAP = "unwrap"
 """Whether the table has the rows of change events."""
+COLUMNS = "columns"
+"""The fields of keys and values that are in the table, if not all are."""
 IDENTITY = "identity"
 """What makes two keys the same."""
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import duralog
-from duralog.errors import CorruptPayload, SchemaError
+from duralog.errors import CorruptPayload, InvalidConfig, SchemaError
 from duralog.spark.jobs.export import ExportedTable, export
 from duralog.spark.jobs.snapshot import SnapshotTable, snapshot
 from duralog.spark.lake.evolution import SchemaConflict, conformed, evolved, evolved_json, table_type
@@ -393,3 +393,54 @@ def test_which_types_fit(old: pa.DataType, new: pa.DataType, found: pa.DataType 
         assert evolved(*schemas, "x").schema == pa.schema([("a", found)])
     field = pa.field("value", pa.struct([("a", old)]))
     assert evolved_json(field, field) == field
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_chosen_columns(job: Orders, table_format: str) -> None:
+    """The same in every run, in any order; of those, new ones are added as always."""
+    job.write(FIRST, order(1, "a"), order(2))
+    columns = ["value.address", "value.id"]
+    assert job.values(table_format, job.export(table_format, columns=columns)) == [
+        {"id": 1, "address": {"street": "a"}},
+        {"id": 2, "address": None},
+    ]
+    job.write(ADDED, order(3, "b", zip=7, note="n"))
+    found = job.export(table_format, columns=columns[::-1])
+    assert found.column_changes == ("new column value.address.zip",)
+    assert job.values(table_format, found)[2] == {"id": 3, "address": {"street": "b", "zip": 7}}
+    job.append((b"1", b"no avro"))
+    bad = job.export(table_format, columns=columns)
+    assert (bad.records, bad.bad_records) == (1, 1)
+    for other, has in ((None, "all fields"), (["value.id"], "value.id")):
+        with pytest.raises(
+            StateRefused, match=rf"has value\.address, value\.id of keys and values, and this run would write {has}:"
+        ):
+            job.export(table_format, columns=other)
+
+
+def test_chosen_columns_of_snapshots_and_json(job: Orders) -> None:
+    """Of JSON, fields that were not asked for are not said to be left out."""
+    job.append((b"a", b'{"id":1,"x":{"y":2,"z":3}}'), (b"b", b'{"id":2,"w":5}'))
+    options: dict[str, Any] = {"decode": {"value.format": "json"}, "columns": ["value.x.y"]}
+    found = job.snapshot("parquet", **options)
+    assert [row["value"] for row in rows_of("parquet", found.path)] == [{"x": {"y": 2}}, {"x": None}]
+    assert found.left_out_fields == {}
+    job.append((b"c", None))
+    assert job.snapshot("parquet", **options).live_keys == 2
+    with pytest.raises(StateRefused, match=r"the table has value\.x\.y of keys and values"):
+        job.snapshot("parquet", decode={"value.format": "json"})
+
+
+@pytest.mark.parametrize("columns", [["value"], ["offset"], ["value.id", "timestamp"]])
+def test_columns_that_cannot_be_chosen(job: Orders, columns: list[str]) -> None:
+    job.write(FIRST, order(1))
+    with pytest.raises(InvalidConfig, match="expected fields of decoded keys and values"):
+        job.export("parquet", columns=columns)
+    with pytest.raises(InvalidConfig, match="expected fields of decoded keys and values"):
+        job.export("parquet", columns=["value.id"], decode=None)
+    with pytest.raises(InvalidConfig, match="in a table of records"):
+        job.export("parquet", columns=["value.id"], unwrap="debezium")
+    with pytest.raises(SchemaError, match=r"key\.x is a field of a decoded key"):
+        job.export("parquet", columns=["key.x"])
+    with pytest.raises(SchemaError, match="nope"):
+        job.export("parquet", columns=["value.nope"])
