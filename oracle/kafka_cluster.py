@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from oracle.kafka_process import Json, KafkaProcess
-from oracle.kafka_server import CLUSTER_ID, reserved_ports, write_properties
+from oracle.kafka_server import CLUSTER_ID, archived_classes, reserved_ports, write_properties
 from oracle.server_process import ServerProcess
 
 _SMALL_JVM = (
@@ -94,7 +94,8 @@ class KafkaCluster:
     def start(self, *nodes: int) -> None:
         for node in nodes:
             server = ServerProcess(f"Kafka-{node}")
-            server.start([*_SMALL_JVM, "-cp", self._kafka.class_path, "kafka.Kafka", str(self._properties(node))])
+            java = [*_SMALL_JVM, *archived_classes(self._kafka)]
+            server.start([*java, "-cp", self._kafka.class_path, "kafka.Kafka", str(self._properties(node))])
             self._running[node] = server
 
     def kill(self, *nodes: int) -> None:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -32,6 +33,8 @@ _APICURIO_POM = _HERE / "apicurio" / "pom.xml"
 _GLUE_POM = _HERE / "glue" / "pom.xml"
 _APICURIO_SERDE_POMS = {version: _HERE / "apicurio_serde" / f"serde{version}.xml" for version in (2, 3)}
 _SOURCES = _HERE / "java"
+_PROGRAMS = "programs.jar"
+_ARCHIVE = "kafka.jsa"
 _TRIES = 3
 """A network may fail once, and Maven keeps what it has got."""
 _DEBIAN_PACKAGES = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
@@ -52,10 +55,19 @@ def cache_folder() -> Path:
 def class_path() -> str:
     """The class path of Kafka and of the programs in `java/`, after making sure that all of it is there."""
     jars = _made_once("jars", [_POM], _fetch_jars)
-    classes = _made_once("classes", [_POM, *_java_sources()], lambda folder: _compile(folder, jars))
+    programs = _made_once("programs", [_POM, *_java_sources()], lambda folder: _compile(folder, jars))
     _require("java")
     _check_java_version()
-    return f"{classes}{os.pathsep}{jars}{os.sep}*"
+    return f"{programs}{os.sep}*{os.pathsep}{jars}{os.sep}*"
+
+
+def class_archive(make: Callable[[Path], None]) -> Path:
+    """Classes that a JVM on `class_path()` can map, which saves it the loading. `make` writes the file it is given."""
+    _require("java")
+    java = Path(str(shutil.which("java"))).resolve()
+    release = java.parents[1] / "release"
+    inputs = [_POM, *_java_sources(), release if release.exists() else java]
+    return _made_once("class-archive", inputs, lambda folder: make(folder / _ARCHIVE)) / _ARCHIVE
 
 
 def spark_connector_jars() -> list[Path]:
@@ -156,13 +168,16 @@ def _fetch_jars(folder: Path) -> None:
 
 
 def _compile(folder: Path, jars: Path) -> None:
+    """One jar: a folder on the class path would keep Java from archiving what it has loaded."""
     _require("javac")
     sources = [path for path in _java_sources() if path.suffix == ".java"]
-    command = ["javac", "-Xlint:all", "-Werror", "-proc:none", "-d", str(folder), "-cp", f"{jars}{os.sep}*"]
-    _run([*command, *map(str, sources)], "javac refused the oracle's sources")
-    for path in _java_sources():
-        if path.suffix != ".java":
-            shutil.copy(path, folder)
+    with tempfile.TemporaryDirectory(prefix="duralog-javac-") as classes:
+        command = ["javac", "-Xlint:all", "-Werror", "-proc:none", "-d", classes, "-cp", f"{jars}{os.sep}*"]
+        _run([*command, *map(str, sources)], "javac refused the oracle's sources")
+        files = [*Path(classes).iterdir(), *(path for path in _java_sources() if path.suffix != ".java")]
+        with zipfile.ZipFile(folder / _PROGRAMS, "w") as jar:
+            for path in sorted(files):
+                jar.write(path, path.name)
 
 
 def _run(command: list[str], complaint: str) -> None:

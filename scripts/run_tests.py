@@ -37,6 +37,8 @@ import pytest
 
 QUICK = ["-m", "not slow", "tests/unit"]
 MOST_SECOND_TRIES = 5
+MANY_SPARKS = {"tests", "tests/spark"}
+"""Where so many JVMs start that an archive of their classes is worth the time."""
 IN_MEMORY = Path("/dev/shm")
 LEAST_ROOM_BYTES = 4 << 30
 
@@ -74,7 +76,7 @@ def main() -> int:
     # Test processes that keep no bytecode spend ten seconds each on the tests alone.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if asked.n > 1:
-        with _archived_spark_classes(wanted=not asked.quick):
+        with _archived_spark_classes(wanted=not asked.quick and not MANY_SPARKS.isdisjoint(asked.tests)):
             _compile(asked.n, QUICK[-1:] if asked.quick else asked.tests)
     folder = _temporary_folder_in_memory()
     status = _run(asked.n, QUICK if asked.quick else asked.tests, record=asked.record)

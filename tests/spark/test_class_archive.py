@@ -45,8 +45,13 @@ def test_each_java_has_its_own(build: Path, tmp_path: Path, monkeypatch: pytest.
     assert class_archive.java_options() == class_archive.QUICK_TO_START
 
 
-def test_the_session_of_the_tests_has_what_there_was(spark: SparkSession) -> None:
+def test_the_session_of_the_tests_maps_what_there_was(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     started_with = list(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
-    assert set(os.environ["SPARK_SUBMIT_OPTS"].split()) <= set(started_with)
+    chosen = os.environ["SPARK_SUBMIT_OPTS"].split()
+    assert set(chosen) <= set(started_with)
+    maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+    for option in chosen:
+        name, _, archive = option.partition("=")
+        assert name != "-XX:SharedArchiveFile" or archive in maps
