@@ -38,6 +38,19 @@ def test_copies_are_compared_when_asked(visit: Visit, comparing: RunningConsole)
     tab.fits_its_window()
 
 
+def test_the_findings_and_the_way_to_them_fit_a_phone(visit: Visit, comparing: RunningConsole) -> None:
+    tab = visit(comparing, "/", viewport={"width": 390, "height": 844}, color_scheme="dark")
+    assert tab.part("nav-copies").evaluate("link => link.getBoundingClientRect().right <= innerWidth")
+    tab.part("nav-copies").click()
+    tab.part("compare").click()
+    findings = tab.table("findings").element
+    expect(findings).to_contain_text("wrong checksum", timeout=60_000)
+    expect(findings).to_contain_text("node 2")
+    assert findings.locator("xpath=ancestor-or-self::*[contains(@class, 'table-box')]").first.evaluate(
+        "box => box.scrollWidth <= box.clientWidth"
+    )
+
+
 def test_without_copies_there_is_no_such_page(visit: Visit) -> None:
     tab = visit("empty", "/copies", status=404)
     expect(tab.part("nav-copies")).to_have_count(0)

@@ -97,10 +97,13 @@ def _of_node(node: str) -> Column[CopiesRow]:
 
 def _findings_table() -> DataTable[_Finding]:
     columns: list[Column[_Finding]] = [
-        Column(name="partition", label="Partition", cell=lambda row: printable(row[1].partition), mono=True),
-        Column(name="node", label="Node", cell=lambda row: row[1].node),
+        Column(
+            name="partition",
+            label="Partition",
+            cell=lambda row: {"text": printable(row[1].partition), "sub": row[1].node and f"node {row[1].node}"},
+            mono=True,
+        ),
         Column(name="finding", label="Finding", cell=_kind),
-        Column(name="offsets", label="Offsets", cell=lambda row: row[1].offsets),
         Column(
             name="text",
             label="What is wrong",
@@ -114,4 +117,4 @@ def _findings_table() -> DataTable[_Finding]:
 
 
 def _kind(row: _Finding) -> Cell:
-    return {"text": row[1].finding, "tone": "quiet" if row[1].is_note else "bad"}
+    return {"text": row[1].finding, "sub": row[1].offsets, "tone": "quiet" if row[1].is_note else "bad"}
