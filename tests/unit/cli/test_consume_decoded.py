@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import duralog
 from duralog.command_line import app
 from duralog.testing import running_broker
 from tests.support.typed_log import write_typed_log
@@ -55,6 +56,23 @@ def test_what_is_not_certain_is_shown_as_it_is(path: Path) -> None:
     lines, said = consume(path, "--topic", "texts", "--value-format", "avro")
     assert lines[0].endswith('"plain words"')
     assert "values of texts are shown as bytes" in said
+
+
+def test_what_to_give_where_the_format_is_not_certain(path: Path) -> None:
+    with duralog.open(path) as store:
+        store.create_topic("mixed", 1, exist_ok=True)
+        store.partition("mixed", 0).append(
+            [duralog.Record(value=value) for value in (b"\x00\x00\x00\x00\x09a", b"text")]
+        )
+    _, said = consume(path, "--topic", "mixed", "--value-format", "auto")
+    assert "Name it with --value-format" in said
+
+
+@pytest.mark.parametrize("option", ["--value-format", "--key-format"])
+def test_a_format_that_does_not_exist(path: Path, option: str) -> None:
+    wrong = CliRunner().invoke(app, ["consume", str(path), "--topic", "orders", option, "xml"], env={"COLUMNS": "400"})
+    assert wrong.exit_code == 2
+    assert f"{option} 'xml': give one of auto, binary, avro, protobuf, json" in wrong.stderr
 
 
 def test_wrong_options(path: Path) -> None:

@@ -22,7 +22,14 @@ _BATCH_ROWS = 1_000
 
 def decoder_for(place: str, decode: Decode, say_note: Callable[[str], None]) -> RecordDecoder:
     """For the records of a directory or of a broker. Samples and schemas are read there, too."""
-    return RecordDecoder(decode, records_of(place, decode), say_note)
+    return RecordDecoder(decode, records_of(place, decode), lambda note: say_note(_with_options(note)))
+
+
+def _with_options(note: str) -> str:
+    """With the names of the command's options in place of those of a scan's."""
+    for part in (KEY, VALUE):
+        note = note.replace(f"Name it, as {part}.format", f"Name it with --{part}-format")
+    return note
 
 
 def records_of(place: str, decode: Decode) -> ReadRecords:

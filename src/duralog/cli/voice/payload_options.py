@@ -15,6 +15,8 @@ from duralog.cli.voice.options import HOW
 from duralog.errors import CorruptRecord, DuralogError, SchemaError, arrow_needed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from duralog.schemas.decode_options import Decode
 
 _FORMATS = "auto, avro, protobuf, json, string, long and others"
@@ -162,10 +164,21 @@ def decode_given(
     with arrow_needed():
         from duralog.schemas.decode_options import Decode
 
+        _check_formats({"--value-format": value_format, "--key-format": key_format})
     try:
         return Decode.of(options)
     except SchemaError as error:
         raise WrongUsage(str(error)) from None
+
+
+def _check_formats(given: Mapping[str, str | None]) -> None:
+    from duralog.schemas.payload_decoder import Format
+    from duralog.schemas.payload_planning import AUTO, BINARY
+
+    names = [AUTO, BINARY, *Format]
+    for option, name in given.items():
+        if name is not None and name not in names:
+            raise WrongUsage(f"{option} {name!r}: give one of {', '.join(names)}")
 
 
 def _registry_settings(path: str) -> dict[str, str]:
