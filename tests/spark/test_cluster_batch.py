@@ -221,7 +221,7 @@ def test_what_is_refused(spark: SparkSession, nodes: list[Path], tmp_path: Path)
         read(spark, str(nodes[0]), toEnd="true")
     with pytest.raises(InvalidOption, match="no column _copy of one log directory"):
         schema_of(ReadOptions.of({"path": str(nodes[0]), "columns": "_copy"}, streaming=False))
-    with pytest.raises(InvalidOption, match="option cluster is false, and there are 3 directories"):
+    with pytest.raises(InvalidOption, match="option cluster is false, but there are 3 directories"):
         options_of(nodes, cluster="false")
     with pytest.raises(InvalidOption, match="a JSON list of log directories"):
         ReadOptions.of({"paths": "/a,/b"}, streaming=False)

@@ -164,11 +164,11 @@ def test_sql_without_a_view_cannot_read(spark: SparkSession, path: str, request:
     """Spark 4.3 gives a Python source of a table none of its options."""
     with pytest.raises(AnalysisException, match="UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"):
         spark.sql(f"select * from duralog.`{path}`")
-    with pytest.raises(AnalysisException, match=r"a table of a catalog cannot be read.*CREATE TEMPORARY VIEW"):
+    with pytest.raises(AnalysisException, match=r"a catalog table cannot be read.*CREATE TEMPORARY VIEW"):
         spark.sql(f"create table refused using duralog options (path '{path}')")
     spark.sql(f"create table useless (offset long) using duralog options (path '{path}')")
     request.addfinalizer(lambda: spark.sql("drop table useless"))
-    with pytest.raises(AnalysisException, match=r"there is no option path.* a table of a catalog cannot be read"):
+    with pytest.raises(AnalysisException, match=r"there is no option path.* a catalog table cannot be read"):
         spark.table("useless").count()
 
 

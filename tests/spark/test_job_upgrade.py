@@ -96,7 +96,7 @@ def test_a_dry_run_changes_nothing(spark: SparkSession, legacy: Path) -> None:
 def test_no_job_rehearses_what_it_would_refuse(spark: SparkSession, legacy: Path, job: Callable[..., object]) -> None:
     with pytest.raises(DuralogError, match="this is one partition"):
         job(spark, str(legacy / "v0-none-0"), dry_run=True)
-    with pytest.raises(DuralogError, match="no files of a log in here"):
+    with pytest.raises(DuralogError, match="no log files in here"):
         job(spark, str(legacy.parent), dry_run=True)
 
 

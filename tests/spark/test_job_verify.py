@@ -109,7 +109,7 @@ def test_topics_and_partitions_can_be_chosen(spark: SparkSession, store: Path) -
 
 
 def test_a_folder_that_is_no_log(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(DuralogError, match="no files of a log in here"):
+    with pytest.raises(DuralogError, match="no log files in here"):
         verify(spark, str(tmp_path))
     with pytest.raises((DuralogError, OSError), match="missing"):
         verify(spark, str(tmp_path / "missing"))

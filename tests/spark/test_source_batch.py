@@ -266,7 +266,7 @@ def test_an_offset_out_of_range_is_let_through_on_demand(spark: SparkSession, lo
 def test_a_directory_that_is_no_log(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "readme").write_text("not a log")
     (tmp_path / "orders-0").mkdir()
-    with pytest.raises(AnalysisException, match="no files of a log in here"):
+    with pytest.raises(AnalysisException, match="no log files in here"):
         read(spark, str(tmp_path)).collect()
     (tmp_path / "orders-0" / f"{0:020}.log").touch()
     with pytest.raises(duralog.DuralogError, match="this is one partition: give the log directory that it is in"):

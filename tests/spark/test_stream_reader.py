@@ -334,7 +334,7 @@ def test_a_partition_that_is_gone(store: Store) -> None:
     query, patient = reader(store, subscribe="a,b"), reader(store, subscribe="a,b", failOnDataLoss="false")
     start = query.latestOffset(query.initialOffset(), ALL)
     store.delete_topic("b")
-    with pytest.raises(OffsetOutOfRange, match="b-0 is gone, or not read any more; the query stood at offset 3"):
+    with pytest.raises(OffsetOutOfRange, match="b-0 is gone, or no longer read; the query was at offset 3"):
         query.latestOffset(start, ALL)
     assert patient.latestOffset(start, ALL) == {"a": {"0": 0, "1": 0}}
 
@@ -358,7 +358,7 @@ def test_a_partition_that_went_after_its_end_was_written_down(store: Store) -> N
 def test_a_log_that_ends_before_the_query_stood(store: Store) -> None:
     start = {"a": {"0": 7, "1": 0}}
     fill(store, "a", 0, 3)
-    with pytest.raises(OffsetOutOfRange, match="a-0 ends at offset 3, but the query stood at 7"):
+    with pytest.raises(OffsetOutOfRange, match="a-0 ends at offset 3, but the query was at 7"):
         reader(store).latestOffset(start, ALL)
     patient = reader(store, failOnDataLoss="false", maxOffsetsPerTrigger="5")
     end = patient.latestOffset(start, patient.getDefaultReadLimit())

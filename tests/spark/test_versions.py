@@ -108,7 +108,7 @@ def test_a_log_that_ends_before_the_query_is_data_loss(store: Store) -> None:
     fill(store, 0, 2)
     query = reader(store)
     end = query.latestOffset()
-    with pytest.raises(OffsetOutOfRange, match=r"a-0 ends at offset 2, but the query stood at 9"):
+    with pytest.raises(OffsetOutOfRange, match=r"a-0 ends at offset 2, but the query was at 9"):
         query.partitions({"a": {"0": 9, "1": 0}}, end)
     tolerant = reader(store, failOnDataLoss="false")
     assert rows(tolerant, {"a": {"0": 9, "1": 0}}, tolerant.latestOffset()) == []
@@ -167,7 +167,9 @@ def test_rows_go_to_the_partition_that_they_name(spark: SparkSession, partitions
 def test_limits_need_a_spark_that_knows_them(store: Store, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(unlimited_stream, "HAS_READ_LIMITS", False)
     parsed = options(store, **{name: "5"})
-    sentence = f"option {name} needs Spark 4.2 or newer: Spark {pyspark.__version__} does not say where a query stands"
+    sentence = (
+        f"option {name} needs Spark 4.2 or newer: Spark {pyspark.__version__} does not report the position of a query"
+    )
     with pytest.raises(InvalidOption, match=sentence):
         stream_reader_of(schema_of(parsed), parsed)
     source = DuralogDataSource({"path": store.path, name: "5"})

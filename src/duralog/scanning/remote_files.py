@@ -116,7 +116,7 @@ class RemoteFileSystem:
     def _other_size(self, path: str, size: int, listed: Entry | None) -> StorageError:
         expected = "does not have it" if listed is None else f"has it with {listed.size} bytes"
         return StorageError(
-            f"{self.url(path)}: cannot open: the object store reports {size} bytes, but the listing of its"
+            f"{self.url(path)}: cannot open: the object store says that it has {size} bytes, but the listing of its"
             f" folder {expected}: if it was replaced since, open the directory again"
         )
 

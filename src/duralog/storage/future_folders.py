@@ -79,7 +79,7 @@ class FutureFolders:
             self.delete(directory, folder)
             return False
         if topic is None or partition.partition not in topic.partitions or topic_id not in (None, topic.topic_id):
-            _logger.warning("%s: left as it is: the copy of a partition that the metadata does not have", path)
+            _logger.warning("%s: left unchanged: the copy of a partition that is not in the metadata", path)
             return False
         home = self._directories.home_of(partition)
         if home is directory:
@@ -90,7 +90,7 @@ class FutureFolders:
             self._promote(directory, folder, partition)
             return False
         if home is None:
-            _logger.warning("%s: left as it is: the partition that it is a copy of is not there", path)
+            _logger.warning("%s: left unchanged: the partition that it copies does not exist", path)
             return False
         return True
 
@@ -115,7 +115,7 @@ class FutureFolders:
         }
 
     def _promote(self, directory: LogDirectory, folder: PartitionFolder, partition: TopicPartition) -> None:
-        _logger.info("%s: the interrupted move to %s is completed", partition, directory.path)
+        _logger.info("%s: completing the interrupted move to %s", partition, directory.path)
         if self._directories.home_of(partition) is not None:
             self._deleted.delete([partition])
         self._files.rename(directory.path_of(folder.name), directory.folder_of(partition))

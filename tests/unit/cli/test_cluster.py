@@ -135,7 +135,7 @@ def test_a_directory_that_cannot_be_opened_does_not_stop_the_others(nodes, tmp_p
     assert "orders-0" in result.stdout
     alone = run("verify", tmp_path / "broker-4")
     assert alone.exit_code == 1
-    assert "no files of a log in here" in alone.stderr
+    assert "no log files in here" in alone.stderr
 
 
 def test_a_pattern_without_matches_is_an_error(tmp_path):

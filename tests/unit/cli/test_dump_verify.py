@@ -124,7 +124,7 @@ def test_missing_indexes_are_reported(log: Path) -> None:
     ("change", "told"),
     [
         (lambda entry: replace(entry, position=entry.position + 1), "no batch starts"),
-        (lambda entry: replace(entry, offset=entry.offset - 1), "names another offset"),
+        (lambda entry: replace(entry, offset=entry.offset - 1), "has another offset"),
     ],
 )
 def test_a_wrong_offset_entry(log: Path, change: Any, told: str) -> None:
@@ -170,7 +170,7 @@ def test_a_time_entry_that_is_not_the_first_to_reach_its_time(tmp_path: Path) ->
     assert errors(verify(path, code=0)) == []
     write_times(path, [TimeIndexEntry(T0, 1001)])
     (error,) = errors(verify(path, code=1))
-    assert "reached before" in error["error"]
+    assert "not above all before" in error["error"]
 
 
 def test_a_time_entry_behind_the_log(log: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_missing_transaction_index(txn: Path) -> None:
     [
         (lambda entry: replace(entry, producer_id=99), "another producer"),
         (lambda entry: replace(entry, first_offset=entry.first_offset + 1), "does not cover"),
-        (lambda entry: replace(entry, last_stable_offset=entry.last_offset + 2), "do not fit together"),
+        (lambda entry: replace(entry, last_stable_offset=entry.last_offset + 2), "are inconsistent"),
     ],
 )
 def test_a_wrong_transaction(txn: Path, change: Any, told: str) -> None:

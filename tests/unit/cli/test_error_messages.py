@@ -271,7 +271,7 @@ def test_a_directory_that_is_none_of_a_log_does_not_become_one(tmp_path: Path, c
     options = ["-c", "retention.ms=1"] if "alter" in command else ["--value", "v"] if "produce" in command else []
     result = CliRunner().invoke(app, [*command.split(), str(tmp_path), *options])
     assert result.exit_code == 1
-    assert f"{tmp_path}: no files of a log in here" in result.stderr
+    assert f"{tmp_path}: no log files in here" in result.stderr
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 

@@ -110,7 +110,7 @@ def test_many_notes_that_say_the_same(store: Path) -> None:
         (store / f"codecs-{number}" / "README").write_text("?")
     lines = [line for line in verify(store).stdout.splitlines() if line.startswith("#")]
     assert len(lines) == 4
-    assert lines[-1] == "# and 2 more: no file of a log, by its name"
+    assert lines[-1] == "# and 2 more: its name is not that of a log file"
     assert sum("note" in row for row in objects(store)) == 5
 
 
@@ -128,7 +128,7 @@ def test_deep(store: Path) -> None:
 
 def test_wrong_usage(tmp_path: Path, store: Path) -> None:
     assert "check the path" in verify(tmp_path / "missing", code=1).stderr
-    assert "no files of a log" in verify(tmp_path, code=1).stderr
+    assert "no log files" in verify(tmp_path, code=1).stderr
     verify("--threads", 0, store, code=2)
     verify("--index-interval", "much", store, code=2)
     verify(code=2)

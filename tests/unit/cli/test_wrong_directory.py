@@ -18,7 +18,7 @@ from duralog.console.sources.opening import open_source
 from duralog.errors import DuralogError, StorageError
 from duralog.storage.checks.verification import Verification
 
-NO_LOG = "no files of a log in here"
+NO_LOG = "no log files in here"
 
 
 def run(*arguments: object, code: int = 0) -> Result:
@@ -146,7 +146,7 @@ def test_a_folder_without_a_log_is_not_listed_as_a_topic(directory: Path) -> Non
     rows = objects("verify", directory)
     assert [row["folder"] for row in rows if row.get("kind") == "partition" and "photos" in row["folder"]] == []
     (note,) = [row for row in rows if "photos" in row.get("file", "")]
-    assert "no file of a log" in note["note"]
+    assert "without log files" in note["note"]
     with duralog.open(directory) as store:
         assert store.topics() == ["orders"]
         assert (directory / "photos-2024" / "beach.jpg").exists()

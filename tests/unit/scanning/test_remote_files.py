@@ -97,7 +97,7 @@ def test_large_reads_are_as_large_as_asked(file: RemoteFile, content: Content) -
 def test_a_file_that_became_shorter_is_reported(content: Content) -> None:
     file = RemoteFile("s3://bucket/key", content, len(DATA) + 100)
     with pytest.raises(
-        StorageError, match="s3://bucket/key: cannot read: 20 bytes from position 1023990 on were asked for, and fewer"
+        StorageError, match="s3://bucket/key: cannot read: 20 bytes from position 1023990 on were requested, but fewer"
     ):
         file.fetch(len(DATA) - 10, 20)
     assert len(content.fetched) == 4
@@ -130,7 +130,9 @@ def test_an_answer_that_filled_only_part_of_the_buffer(last: int) -> None:
         content = CutAnswers(data, cut=cut)
         assert RemoteFile("s3://bucket/key", content, len(data)).read(0, len(data)) == data
         assert cut < len(content.fetched) <= cut + 2
-    with pytest.raises(StorageError, match="101 bytes from position 0 on were asked for, and fewer came 4 times"):
+    with pytest.raises(
+        StorageError, match="101 bytes from position 0 on were requested, but fewer were received 4 times"
+    ):
         RemoteFile("s3://bucket/key", CutAnswers(data, cut=4), len(data)).fetch(0, len(data))
 
 

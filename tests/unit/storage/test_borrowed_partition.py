@@ -215,7 +215,7 @@ def test_what_is_no_disk_is_refused() -> None:
 @pytest.mark.parametrize("with_metadata", [True, False])
 def test_a_directory_of_something_else_is_refused_and_stays_as_it_is(tmp_path: Path, with_metadata: bool) -> None:
     (tmp_path / "photos").mkdir()
-    with pytest.raises(DuralogError, match="no files of a log in here"):
+    with pytest.raises(DuralogError, match="no log files in here"):
         hold(str(tmp_path), with_metadata=with_metadata).__enter__()
     assert [file.name for file in tmp_path.iterdir()] == ["photos"]
 

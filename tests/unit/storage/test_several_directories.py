@@ -174,7 +174,7 @@ def test_a_directory_that_is_given_twice_is_refused(
 
 
 def test_a_directory_inside_another_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"a/b is inside .*a: give directories apart"):
+    with pytest.raises(InvalidConfig, match=r"a/b is inside .*a: give separate directories"):
         duralog.open([tmp_path / "a" / "b", tmp_path / "a"])
     with duralog.open([tmp_path / "a", tmp_path / "ab"]) as store:
         store.create_topic("orders", 2)
@@ -304,7 +304,7 @@ def test_a_disk_with_the_metadata_log_that_is_not_mounted_is_missed(disks: list[
     shutil.rmtree(disks[0])
     os.rename(disks[0].with_name("unplugged"), disks[0])
     for order in (disks, disks[::-1]):
-        with pytest.raises(InvalidConfig, match="has a metadata log, and that of this store is in"):
+        with pytest.raises(InvalidConfig, match="has a metadata log, but that of this store is in"):
             duralog.open(order)
         duralog.open(order, read_only=True).close()
     shutil.rmtree(disks[1] / "__cluster_metadata-0")

@@ -260,7 +260,7 @@ def test_a_failing_disk_delays_one_log_and_not_the_others(directory: Directory) 
     assert len(offsets(bad)) == 30
     assert (state(store, "bad").activity, state(store, "bad").attempts) == (Activity.RETRYING, 1)
     assert "the disk is bad" in state(store, "bad").reason
-    assert "compaction of bad-0, to be tried again in 15 s" in str(store.background_errors[-1])
+    assert "compaction of bad-0, to be retried in 15 s" in str(store.background_errors[-1])
     bad.append([Record(key=b"k", value=b"v")])
     disk.failing = ""
     directory.pass_time(BACKOFF_MS)

@@ -76,7 +76,7 @@ class DumpRun:
             self._fail(describe(refusal))
         if not refusals and all(file.content is Content.OTHER for file in listed):
             self._fail(
-                f"{printable(path)}: no files of a log in here: give a partition folder such as orders-0, "
+                f"{printable(path)}: no log files in here: give a partition folder such as orders-0, "
                 "a folder of them, or files"
             )
             return
@@ -105,7 +105,7 @@ class DumpRun:
                     progress.begin(file.name)
                     summaries.append((file, self._walk(file, sink, progress)))
                 elif file.content is Content.OTHER:
-                    self._output.note(file.path, "skipped: by its name, no file of a log", skipped=True)
+                    self._output.note(file.path, "skipped: its name is not that of a log file", skipped=True)
                 elif not self._concerns(file):
                     self._output.note(file.path, "skipped: it holds no records", skipped=True)
                 else:

@@ -216,7 +216,7 @@ def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) ->
         try:
             store.close()
         except DuralogError as error:
-            _logger.warning("%s: the directory could not be closed in order: %s", path, error)
+            _logger.warning("%s: the directory could not be closed cleanly: %s", path, error)
 
 
 def _once_free(attempt: Callable[[], T]) -> T:
@@ -266,12 +266,12 @@ def _why_incomplete(path: str, journal: Journal, error: DuralogError) -> str:
     if isinstance(error, CannotComplete | CorruptRecord):
         return (
             f"{path}: a write was interrupted and cannot be completed: {error}. Records of it may be in the logs from"
-            f" these offsets on: {_offsets_text(journal.starts)}. duralog.spark.committing.abandon({path!r}) gives it"
-            " up: these records stay, and the rest of its rows is not written"
+            f" these offsets on: {_offsets_text(journal.starts)}. duralog.spark.committing.abandon({path!r}) abandons"
+            " it: these records stay, and the rest of its rows is not written"
         )
     return (
-        f"{path}: a write was interrupted, and could not be completed now: {error}. It is decided, and nothing of it is"
-        f" lost. Remove the cause: then the next write completes it, or duralog.spark.committing.recover({path!r})"
+        f"{path}: a write was interrupted, and could not be completed now: {error}. It is decided, and nothing of it"
+        f" is lost. Remove the cause: then the next write completes it, or duralog.spark.committing.recover({path!r})"
     )
 
 
@@ -317,7 +317,7 @@ def _errors_after_decision(path: str, journal: Journal) -> Iterator[None]:
 
 
 def _interrupted(path: str, journal: Journal, error: DuralogError) -> StorageError:
-    warning = " Do not write the rows again: they would be there twice." if journal.transaction is None else ""
+    warning = " Do not write the rows again: they would be duplicated." if journal.transaction is None else ""
     return StorageError(
         f"{path}: the write is decided, but was interrupted: {error}. Nothing of it is lost: once the cause is removed,"
         f" the next write to this directory completes it, or duralog.spark.committing.recover({path!r}).{warning}"

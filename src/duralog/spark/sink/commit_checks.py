@@ -69,7 +69,7 @@ def check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], optio
         config = log.config
         check_partition_count(partition.topic, store.partition_count(partition.topic), runs)
         if COMPACT in config.cleanup_policy and any(run.has_null_key for _, run in runs):
-            raise InvalidRecord(f"column key: {partition.topic} is compacted and takes no record without a key")
+            raise InvalidRecord(f"column key: {partition.topic} is compacted and accepts no record without a key")
         largest = max(run.largest_batch for _, run in runs)
         if largest > min(config.max_message_bytes, config.segment_bytes):
             raise RecordTooLarge(
@@ -80,7 +80,8 @@ def check_rules(store: Store, by_partition: Mapping[TopicPartition, Runs], optio
             first = runs[0][1].first_offset
             if first < log.end_offset:
                 raise OffsetOutOfRange(
-                    f"column offset: {partition} ends at {log.end_offset}: offset {first} cannot be put before that"
+                    f"column offset: {partition} ends at {log.end_offset}: offset {first} cannot be appended before"
+                    " that"
                 )
         elif any(run.codec != stored_codec(config, Codec(run.codec)) for _, run in runs):
             raise InvalidRecord(

@@ -21,8 +21,8 @@ _REFUSED = {
     "value.serializer": "values are written as the bytes that they are",
     "transactional.id": "the write chooses it",
     "transaction.two.phase.commit.enable": "the write chooses it",
-    "partitioner.class": "the column partition decides where rows go, or else their keys do",
-    "partitioner.ignore.keys": "the column partition decides where rows go, or else their keys do",
+    "partitioner.class": "rows go to the partition of the column partition, or of their key",
+    "partitioner.ignore.keys": "rows go to the partition of the column partition, or of their key",
     "interceptor.classes": "there is no Java producer that could call them",
 }
 _PROMISED = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}

@@ -87,7 +87,7 @@ def count_present(log: PartitionLog, files: FileSystem, runs: Runs, start_offset
         was_closed = following.base_offset < log.view.segments.active.base_offset
         is_as_left = following.base_offset == expected and not (was_closed and COMPACT in log.config.cleanup_policy)
     if not is_as_left:
-        raise CannotComplete(f"{log.folder}: the log was compacted or shortened since, from offset {expected} on")
+        raise CannotComplete(f"{log.folder}: the log was compacted or truncated since, from offset {expected} on")
     return present
 
 

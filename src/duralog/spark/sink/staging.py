@@ -168,7 +168,7 @@ def open_staged(files: FileSystem, directory: str, name: str, size: int) -> Stag
         raise CorruptRecord("not the name of a staged file", file=path)
     if not files.exists(path):
         raise CannotComplete(
-            f"{path}: the rows of a task are not there: the directory must be on a disk that the driver and all"
+            f"{path}: the staged rows of a task are missing: the directory must be on a disk that the driver and all"
             " executors see"
         )
     file = files.open(path)

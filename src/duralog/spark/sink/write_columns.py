@@ -67,13 +67,13 @@ def record_names(columns: pa.Schema, options: WriteOptions) -> list[str]:
             raise InvalidRecord(f"column {field.name}: expected {expected}, found {field.type}")
         names.append(name)
     if schema.VALUE not in names:
-        raise InvalidRecord(f"column value is missing: it is what a record holds; found {', '.join(columns.names)}")
+        raise InvalidRecord(f"column value is missing; found {', '.join(columns.names)}")
     missing = needed.difference(names)
     if schema.TOPIC in missing:
         raise InvalidRecord("there is neither a column topic nor the option topic: give one of them")
     if missing:
         raise InvalidRecord(
-            f"column {' and '.join(sorted(missing))} is missing: preserveOffsets brings records back to their places"
+            f"column {' and '.join(sorted(missing))} is missing: preserveOffsets needs it to restore each record"
         )
     return names
 

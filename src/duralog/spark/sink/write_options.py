@@ -87,7 +87,7 @@ class WriteOptions:
         preserve = boolean("preserveOffsets", given.get("preserveoffsets", "false"))
         bootstrap = given.get(BOOTSTRAP_SERVERS)
         if preserve and bootstrap is not None:
-            raise InvalidOption("option preserveOffsets: a broker assigns the offsets of records; write to the path")
+            raise InvalidOption("option preserveOffsets: a broker assigns new offsets; write to the path instead")
         found = cls(
             path=local_path(given.get("path")),
             topic=topic,

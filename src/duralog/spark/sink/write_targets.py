@@ -39,7 +39,7 @@ class WriteTargets:
         found = self.known.get(topic)
         if found is not None and topic not in INTERNAL_TOPICS:
             return found
-        fault = f"{topic} is a topic of Kafka's own" if topic in INTERNAL_TOPICS else topic_name_fault(topic)
+        fault = f"{topic} is an internal topic of Kafka" if topic in INTERNAL_TOPICS else topic_name_fault(topic)
         if fault is not None:
             raise InvalidRecord(fault)
         return self.new

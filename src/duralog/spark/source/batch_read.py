@@ -121,6 +121,6 @@ def _advising_to_load_again() -> Iterator[None]:
         yield
     except OffsetOutOfRange as error:
         raise OffsetOutOfRange(
-            f"{error}; a frame has the records that were there when it was loaded: load again for those that are there"
-            " now, or set failOnDataLoss to false to continue without what is gone"
+            f"{error}; a frame has the records that were there when it was loaded: load it again to read the current"
+            " ones, or set failOnDataLoss to false to continue without the missing ones"
         ) from None

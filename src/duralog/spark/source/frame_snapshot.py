@@ -62,5 +62,6 @@ class FrameSnapshot:
         if diverged is None or diverged >= found.end_offset:
             return None
         return (
-            f"another copy counts since, and its leader epochs say that it has other records from offset {diverged} on"
+            f"another copy is the chosen one now, and by its leader epochs it has other records from offset {diverged}"
+            " on"
         )

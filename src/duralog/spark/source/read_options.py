@@ -190,8 +190,8 @@ class _Given:
                 )
         if "location" in self._values:
             raise InvalidOption(
-                "a table of a catalog cannot be read: Spark hands a source in Python none of its options;"
-                " use CREATE TEMPORARY VIEW name USING duralog OPTIONS (path '...')"
+                "a catalog table cannot be read: Spark passes none of its options to a Python source; use CREATE"
+                " TEMPORARY VIEW name USING duralog OPTIONS (path '...')"
             )
         check_consumer_options(options)
         # A batch read takes all at once, so limits of a trigger do nothing there, as with the connector.
@@ -213,7 +213,7 @@ class _Given:
         if not path and not listed:
             raise InvalidOption(
                 'there is no option path: name the log directory, as in load("/var/lib/kafka/data");'
-                " a table of a catalog cannot be read"
+                " a catalog table cannot be read"
             )
         return (path,) if path else listed
 
@@ -235,8 +235,8 @@ def _logs(given: _Given, storage: Mapping[str, str]) -> LogSet:
     is_cluster = given.value("cluster", boolean, named)
     if len(paths) > 1 and not is_cluster:
         raise InvalidOption(
-            f"option cluster is false, and there are {len(paths)} directories: without it, one is read at a time;"
-            " load each, and unite them with union"
+            f"option cluster is false, but there are {len(paths)} directories: leave it out, or load each directory,"
+            " and combine them with union"
         )
     to_end = _of_cluster(given, "toEnd", is_cluster)
     return LogSet.of(paths, storage, is_cluster=is_cluster, to_end=to_end)

@@ -213,9 +213,9 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_loss(self, start: Mapping[TopicPartition, int], ends: Positions) -> None:
         for partition, offset in start.items():
             if partition not in ends:
-                self._report_loss(f"{partition} is gone, or not read any more; the query stood at offset {offset}")
+                self._report_loss(f"{partition} is gone, or no longer read; the query was at offset {offset}")
             elif ends[partition] < offset:
-                self._report_loss(f"{partition} ends at offset {ends[partition]}, but the query stood at {offset}")
+                self._report_loss(f"{partition} ends at offset {ends[partition]}, but the query was at {offset}")
 
     def _check_topics(self, logs: Logs, start: Mapping[TopicPartition, int]) -> None:
         """A topic that was deleted and created again has other records at the offsets where the query stood."""

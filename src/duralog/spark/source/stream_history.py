@@ -35,7 +35,8 @@ class StreamHistory:
             changed_at = diverged_at(before, now) if before and now else None
             if changed_at is not None and max(changed_at, logs.start_offset(partition)) < start[partition]:
                 yield (
-                    f"{partition}: another copy counts now, and by its leader epochs it has other records from offset"
+                    f"{partition}: another copy is the chosen one now, and by its leader epochs it has other records"
+                    " from offset"
                     f" {changed_at} on; the query has read up to offset {start[partition]}"
                 )
 

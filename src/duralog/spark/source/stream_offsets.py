@@ -36,7 +36,7 @@ def from_json(value: Any) -> Positions:
     except (AttributeError, TypeError, ValueError):
         raise DuralogError(
             f'the checkpoint has the offset {str(value)[:200]}: expected one such as {{"orders": {{"0": 23}}}};'
-            " it is not that of a query on this source"
+            " the checkpoint is of a query on another source"
         ) from None
 
 

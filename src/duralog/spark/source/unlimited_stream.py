@@ -47,7 +47,10 @@ def stream_reader_of(
         ("minOffsetsPerTrigger", limits.min_offsets),
     ):
         if limit is not None:
-            why = "does not say where a query stands. Leave the option out: each micro-batch then has all new records"
+            why = (
+                "does not report the position of a query. Leave the option out: each micro-batch then has all new"
+                " records"
+            )
             raise InvalidOption(needs("4.2", f"option {name}", why))
     return UnlimitedStreamReader(schema, options, typed)
 

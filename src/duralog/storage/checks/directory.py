@@ -104,7 +104,7 @@ class DirectoryCheck:
             if report is None:
                 if PartitionFolder(*partition).name in self._unreadable:
                     continue
-                self.findings.note(path, f"names {partition}, of which there is no folder; Kafka passes over it")
+                self.findings.note(path, f"names {partition}, of which there is no folder; Kafka ignores it")
             elif offset < 0 or (report.is_complete and offset > report.end_offset):
                 consequence = " (Kafka would drop the whole log)" if name == LOG_START_OFFSET_CHECKPOINT else ""
                 self.findings.report(
@@ -160,7 +160,8 @@ class DirectoryCheck:
             if partition.topic != CLUSTER_METADATA:
                 self.findings.report(
                     CorruptRecord(
-                        f"the metadata log does not place {partition} in this directory: Kafka would set it aside",
+                        f"the metadata log does not place {partition} in this directory: Kafka would rename its folder"
+                        " to -stray",
                         file=live[partition].folder,
                     )
                 )
@@ -171,7 +172,7 @@ class DirectoryCheck:
             data = self._source.read_small(path)
             if data is not None:
                 return decode_meta_properties(data)
-            self.findings.note(path, "is missing: no Kafka and no duralog has owned this directory")
+            self.findings.note(path, "is missing: neither Kafka nor duralog has owned this directory")
         except CorruptRecord as error:
             self.findings.report(error.in_file(path))
         except OSError as error:
@@ -220,7 +221,9 @@ class DirectoryCheck:
             )
         for file in files:
             if file.name.endswith(HALF_WRITTEN_SUFFIX):
-                self.findings.note(file.path, "half written and never renamed into place; Kafka overwrites it")
+                self.findings.note(
+                    file.path, "an incomplete file that was never renamed into place; Kafka overwrites it"
+                )
 
 
 def _newest_snapshot(files: Sequence[FoundFile], source: CheckedFiles) -> MetadataSnapshot | None:

@@ -94,14 +94,14 @@ class OffsetIndexCheck:
         if batch_start != position:
             self.entries.wrong(
                 number,
-                "no batch starts where the offset index points",
+                "no batch starts at the position of the offset index",
                 expected=f"the start of a batch, as at {batch_start}",
                 found=f"position {position} for offset {offset}",
             )
         else:
             self.entries.wrong(
                 number,
-                "the offset index names another offset than the batch it points to ends with",
+                "the offset index has another offset than the last one of the batch it points to",
                 expected=f"last offset {last_offset} at position {position}",
                 found=f"offset {offset}",
             )
@@ -149,21 +149,21 @@ class TimeIndexCheck:
         if self.entries.offsets[number] != last_offset:
             self.entries.wrong(
                 number,
-                "the time index names an offset that is not the last of a batch",
+                "the time index has an offset that is not the last of a batch",
                 expected=f"the last offset of a batch, as {last_offset}",
                 found=f"offset {self.entries.offsets[number]}",
             )
         elif self._timestamps[number] != timestamp:
             self.entries.wrong(
                 number,
-                "the time index names another timestamp than its batch has",
+                "the time index has another timestamp than its batch",
                 expected=f"{timestamp}, the largest of the batch that ends with offset {last_offset}",
                 found=int(self._timestamps[number]),
             )
         else:
             self.entries.wrong(
                 number,
-                "the time index names a timestamp that was reached before",
+                "the time index has a timestamp that is not above all before",
                 expected=f"over {largest_before}, the largest before offset {last_offset}",
                 found=timestamp,
             )
@@ -174,7 +174,7 @@ class TimeIndexCheck:
         if after_end:
             self.entries.wrong(
                 self._next,
-                f"the time index names an offset after the last batch of the log, {_times(after_end)}",
+                f"the time index has an offset after the last batch of the log, {_times(after_end)}",
                 expected="an offset of the log",
                 found=f"offset {self.entries.offsets[self._next]}",
             )

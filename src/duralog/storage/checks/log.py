@@ -126,7 +126,7 @@ def report_tail(
     if is_zero and not ends_log:
         report(
             CorruptRecord(
-                "zeros follow the last batch, and then another segment: who reads the log does not get there",
+                "zeros follow the last batch, and then another segment: readers stop at the zeros",
                 fault=Fault.BATCH_LENGTH,
                 file=source.name,
                 position=position,

@@ -231,12 +231,12 @@ class PartitionCheck:
             elif file.content in _SIDE_FILES and file.offset not in offsets:
                 note(file.path, "an index without its log; Kafka removes it when it starts")
             elif file.name.endswith(HALF_WRITTEN_SUFFIX):
-                note(file.path, "half written and never renamed into place; Kafka overwrites it")
+                note(file.path, "an incomplete file that was never renamed into place; Kafka overwrites it")
             elif file.content is Content.OTHER:
-                note(file.path, "no file of a log, by its name")
+                note(file.path, "its name is not that of a log file")
         for folder in folders:
             if os.path.basename(folder) == QUARANTINE_FOLDER:
                 entries = sum(file.name.endswith(".json") for file in self._source.look_into(folder)[0])
-                note(folder, f"{plural(entries, 'range')} of bytes taken out of the log; see duralog repair --restore")
+                note(folder, f"{plural(entries, 'range')} of bytes removed from the log; see duralog repair --restore")
             else:
                 note(folder, "a folder that belongs to no log")

@@ -85,7 +85,7 @@ class ProducerReplay:
         for entry in entries:
             found = known.pop(entry.producer_id, None)
             if found is None:
-                _report(path, report, f"producer {entry.producer_id}, which the log does not know", None, entry)
+                _report(path, report, f"producer {entry.producer_id}, which is not in the log", None, entry)
             elif any(getattr(entry, name) != getattr(found, name) for name in _COMPARED):
                 _report(path, report, f"another state of producer {entry.producer_id} than the log", found, entry)
         for left in known.values():

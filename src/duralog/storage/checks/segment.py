@@ -78,7 +78,7 @@ class SegmentCheck:
             self._transactions.finish()
         for check, kind in ((self._offsets, FileKind.OFFSET_INDEX), (self._times, FileKind.TIME_INDEX)):
             if check is None and self._log.sibling(kind) not in self._wrong:
-                self._note(self._log.sibling(kind), "is missing; Kafka builds it from the log when it starts")
+                self._note(self._log.sibling(kind), "is missing; Kafka rebuilds it from the log when it starts")
 
     def _read(self, path: str) -> bytes | None:
         try:

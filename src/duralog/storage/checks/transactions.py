@@ -45,7 +45,7 @@ class TransactionIndexCheck:
         elif transaction is not None and not marker.has_delete_horizon:
             self._wrong(
                 None,
-                f"the transaction index lacks an aborted transaction, its marker is at offset {marker.base_offset}",
+                f"the transaction index lacks the aborted transaction whose marker is at offset {marker.base_offset}",
                 expected=(
                     f"producer {marker.producer_id}, offsets {transaction.first_offset} to {transaction.last_offset}"
                 ),
@@ -58,7 +58,7 @@ class TransactionIndexCheck:
         if entry.producer_id != producer_id:
             self._wrong(
                 number,
-                f"the transaction index names another producer than the abort marker at offset {entry.last_offset}",
+                f"the transaction index has another producer than the abort marker at offset {entry.last_offset}",
                 expected=f"producer {producer_id}",
                 found=f"producer {entry.producer_id}",
             )
@@ -72,7 +72,7 @@ class TransactionIndexCheck:
         elif not entry.first_offset <= entry.last_offset or not 0 <= entry.last_stable_offset <= entry.last_offset + 1:
             self._wrong(
                 number,
-                "the offsets of an aborted transaction do not fit together",
+                "the offsets of an aborted transaction are inconsistent",
                 expected=f"first offset and last stable offset up to {entry.last_offset}",
                 found=f"{entry.first_offset} and {entry.last_stable_offset}",
             )
@@ -82,7 +82,7 @@ class TransactionIndexCheck:
         for entry, number in self._entries.values():
             self._wrong(
                 number,
-                "the transaction index names an offset where the log has no abort marker",
+                "the transaction index has an offset where the log has no abort marker",
                 expected="an abort marker",
                 found=f"offset {entry.last_offset}, producer {entry.producer_id}",
             )

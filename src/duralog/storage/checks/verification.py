@@ -126,7 +126,7 @@ class Verification:
         checks = list(self._partitions(folders, topics, partition))
         if not any(check.is_partition for check in checks) and not self._is_log_directory(files, folders):
             raise DuralogError(
-                f"{path}: no files of a log in here: give a log directory or a partition folder such as orders-0"
+                f"{path}: no log files in here: give a log directory or a partition folder such as orders-0"
             )
         self._checks = list(self._without_other_folders(checks))
         self._refuse_missing(topics, partition)
@@ -268,7 +268,7 @@ class Verification:
                 error = CorruptRecord(f"the partition has no log, though {named_by} names it", file=check.folder)
                 check.findings.report(error)
             elif not check.is_partition and (check.partition is None or check.partition.topic not in found):
-                text = "named like a partition, but it has no file of a log: not checked"
+                text = "named like a partition, but without log files: not checked"
                 directory.findings.note(check.folder, text)
                 continue
             yield check
@@ -281,7 +281,9 @@ class Verification:
             partition = parse_partition_folder(name)
             if partition is None and self._directory is not None:
                 if name != REMOTE_INDEX_CACHE_FOLDER and self._is_whole:
-                    self._directory.findings.note(folder, "no partition, by its name: Kafka would refuse to start")
+                    self._directory.findings.note(
+                        folder, "its name is not that of a partition: Kafka would refuse to start"
+                    )
                 continue
             if partition is not None and partition.state is FolderState.DELETED:
                 if self._directory is not None:

@@ -186,7 +186,7 @@ class Cleaner:
 
     def _fail(self, partition: TopicPartition, error: BaseException) -> None:
         pause_ms = self._history.note_failure(partition, error)
-        self._report_error(f"{_TASK} of {partition}, to be tried again in {pause_ms // 1000} s", error)
+        self._report_error(f"{_TASK} of {partition}, to be retried in {pause_ms // 1000} s", error)
 
     # On request
 

@@ -91,7 +91,7 @@ def state_of(
     if cleaning is not None:
         activity, reason = Activity.CLEANING, "it is being compacted"
     elif is_in_doubt:
-        activity, reason = Activity.IDLE, "a disk error has left the log in doubt: open the directory again"
+        activity, reason = Activity.IDLE, "a disk error has left the log in an unknown state: open the directory again"
     elif known.reason is not None and is_due:
         activity, reason = Activity.RETRYING, known.reason
     elif not isinstance(dirty, DirtyRange):
@@ -101,7 +101,7 @@ def state_of(
         if known.reason is not None:
             reason += f"; the last attempt failed: {known.reason}"
     elif not has_threads:
-        activity, reason = Activity.IDLE, "it is due, but this store does not compact by itself"
+        activity, reason = Activity.IDLE, "it is due, but background compaction is disabled"
     else:
         activity, reason = Activity.DUE, _why_due(dirty)
     return PartitionState(

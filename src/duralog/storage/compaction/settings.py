@@ -80,11 +80,13 @@ class CleanerSettings:
         load_factor: float = config.log_cleaner_io_buffer_load_factor
         if load_factor > 1 or memory_bytes // SLOT_BYTES * load_factor <= 1:
             default: float = BROKER_CONFIGS[_LOAD_FACTOR].default
-            _logger.warning("%s is %s, which no map could be filled to: %s is used", _LOAD_FACTOR, load_factor, default)
+            _logger.warning(
+                "%s is %s, which is not a valid load factor: %s is used", _LOAD_FACTOR, load_factor, default
+            )
             load_factor = default
         bytes_per_second: float = config.log_cleaner_io_max_bytes_per_second
         if bytes_per_second <= 0:
-            _logger.warning("%s is %s, by which nothing could be compacted: it is not used", _LIMIT, bytes_per_second)
+            _logger.warning("%s is %s, which would stop all compactions: it is ignored", _LIMIT, bytes_per_second)
             bytes_per_second = math.inf
         return cls(
             is_enabled=config.log_cleaner_enable,

@@ -72,7 +72,7 @@ def check_small(path: str, size: int, limit: int = LARGEST_SMALL_FILE_BYTES) -> 
     """Raise `CorruptRecord` before a file is read whole that is too large for it."""
     if size > limit:
         raise CorruptRecord(
-            "the file is too large to be what its name says",
+            "the file is too large for its kind",
             fault=Fault.TOO_LARGE,
             file=path,
             expected=f"at most {limit} bytes",

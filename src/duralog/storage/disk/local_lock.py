@@ -46,7 +46,7 @@ class LocalLock:
         with self.guard, refusals("lock", path):
             while True:
                 if os.path.exists(path) and identity_of(os.stat(path)) in self.held:
-                    raise StoreLocked(f"{path}: this process has it open already")
+                    raise StoreLocked(f"{path}: this process has already opened it")
                 self.descriptor = _locked(path, shared=shared)
                 self.identity = identity_of(os.fstat(self.descriptor))
                 if _identity_at(path) == self.identity:

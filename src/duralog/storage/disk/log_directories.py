@@ -57,7 +57,7 @@ def check_distinct(paths: Sequence[str]) -> None:
                 raise InvalidConfig(f"log.dirs: {given} and {path} are the same directory: give it once")
             if os.path.commonpath((real, other)) in (real, other):
                 inner, outer = (path, given) if real.startswith(other) else (given, path)
-                raise InvalidConfig(f"log.dirs: {inner} is inside {outer}: give directories apart from each other")
+                raise InvalidConfig(f"log.dirs: {inner} is inside {outer}: give separate directories")
         known[real] = path
 
 
@@ -152,9 +152,10 @@ class LogDirectories:
             for directory in self.online:
                 if directory is not self.metadata and directory.has_folder(_METADATA):
                     raise InvalidConfig(
-                        f"log.dirs: {directory.path} has a metadata log, and that of this store is in"
-                        f" {self.metadata.path}: a store has one. Set metadata.log.dir to the directory that has the"
-                        f" topics, and take {CLUSTER_METADATA}-0 out of the other one"
+                        f"log.dirs: {directory.path} has a metadata log, but that of this store is in"
+                        f" {self.metadata.path}: a store has only one. Set metadata.log.dir to the directory that has"
+                        " the"
+                        f" topics, and move {CLUSTER_METADATA}-0 out of the other one"
                     )
             locked.pop_all()
 

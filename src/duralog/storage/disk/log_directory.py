@@ -186,8 +186,8 @@ class LogDirectory:
             return
         self._refuse_partition()
         raise StorageError(
-            f"{self.path}: no files of a log in here: check the path, or make a topic with"
-            f" duralog topic create {self.path} --topic NAME"
+            f"{self.path}: no log files in here: check the path, or create a topic with duralog topic create"
+            f" {self.path} --topic NAME"
         )
 
     def _refuse_partition(self) -> None:

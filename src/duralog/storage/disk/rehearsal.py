@@ -201,7 +201,7 @@ class RehearsedFile:
         """Nothing to do: changes end with the dry run."""
 
     def fileno(self) -> int:
-        raise StorageError(f"{self.name}: cannot send from: this is a dry run")
+        raise StorageError(f"{self.name}: cannot send from it: this is a dry run")
 
     def close(self) -> None:
         """Nothing to do."""

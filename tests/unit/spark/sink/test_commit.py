@@ -299,7 +299,7 @@ def test_a_commit_waits_for_another_one(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 CHANGES: dict[str, tuple[dict[str, object], type[Exception], str]] = {
-    "compacted": ({"cleanup.policy": "compact"}, InvalidRecord, "t is compacted and takes no record without a key"),
+    "compacted": ({"cleanup.policy": "compact"}, InvalidRecord, "t is compacted and accepts no record without a key"),
     "smaller": ({"max.message.bytes": 100}, RecordTooLarge, "max.message.bytes is 100"),
     "more partitions": ({}, InvalidRecord, "t has 2 partitions, but 1 when the partitions of the rows were chosen"),
     "recompressed": ({"compression.type": "zstd"}, InvalidRecord, "compression.type of t has changed"),
@@ -382,7 +382,7 @@ def test_a_log_that_lost_records_since_is_not_guessed_at(tmp_path: Path, monkeyp
         assert log.end_offset == 3
         log.roll()
         log.delete_segments([0], "test")
-    with pytest.raises(StorageError, match="the log was compacted or shortened since, from offset 0 on"):
+    with pytest.raises(StorageError, match="the log was compacted or truncated since, from offset 0 on"):
         recover(str(tmp_path))
 
 

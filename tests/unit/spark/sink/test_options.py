@@ -103,7 +103,7 @@ def test_no_secret_is_shown() -> None:
         ({"partitions": "-1"}, "option partitions is '-1'"),
         ({"partitions": "1000000"}, "at most 100000"),
         ({"preserveOffsets": "yes"}, "true or false"),
-        ({"preserveOffsets": "true", "kafka.bootstrap.servers": "h:1"}, "a broker assigns the offsets"),
+        ({"preserveOffsets": "true", "kafka.bootstrap.servers": "h:1"}, "a broker assigns new offsets"),
         ({"topic.cleanup.policy": "shred"}, "option topic.cleanup.policy"),
         ({"topic.clean.policy": "compact"}, "option topic.*: there is no topic config clean.policy; did you mean"),
         ({"topic.cleanup.polici": "compact"}, "cleanup.policy"),
@@ -111,7 +111,7 @@ def test_no_secret_is_shown() -> None:
         ({"txnAppId": "a"}, "go together"),
         ({"txnAppId": "a", "txnVersion": "x"}, "option txnVersion is 'x'"),
         ({"kafka.transactional.id": "mine"}, "option kafka.transactional.id cannot be set"),
-        ({"kafka.partitioner.class": "Mine"}, "option kafka.partitioner.class cannot be set: the column partition"),
+        ({"kafka.partitioner.class": "Mine"}, "option kafka.partitioner.class cannot be set: rows go to the partition"),
         ({"kafka.acks": "1"}, "option kafka.acks is '1': give all or -1, as every write has it"),
         (
             {"kafka.compresion.type": "zstd"},

@@ -64,7 +64,7 @@ def test_it_continues_where_the_log_ends(tmp_path: Path) -> None:
     write(options, [rows([3, 4])])
     write(options, [rows([9])])
     assert offsets_in(tmp_path, "t", 0) == [3, 4, 9]
-    with pytest.raises(OffsetOutOfRange, match="t-0 ends at 10: offset 9 cannot be put before that"):
+    with pytest.raises(OffsetOutOfRange, match="t-0 ends at 10: offset 9 cannot be appended before that"):
         write(options, [rows([9, 10])])
     assert offsets_in(tmp_path, "t", 0) == [3, 4, 9]
 

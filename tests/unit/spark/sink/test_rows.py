@@ -78,7 +78,7 @@ def test_any_rows_in_any_pieces(
 BAD_ROWS: dict[str, tuple[dict[str, object], type[DuralogError], str]] = {
     "null topic": ({"topic": ["t", None]}, InvalidRecord, "column topic, row 1 of task 0: null"),
     "bad topic": ({"topic": ["t", "a/b"]}, InvalidRecord, "column topic, row 1 of task 0: a topic's name"),
-    "internal topic": ({"topic": ["t", "__consumer_offsets"]}, InvalidRecord, "a topic of Kafka's own"),
+    "internal topic": ({"topic": ["t", "__consumer_offsets"]}, InvalidRecord, "an internal topic of Kafka"),
     "partition out of range": (
         {"partition": [0, 2]},
         InvalidRecord,

@@ -163,7 +163,7 @@ def test_options_of_the_file_system() -> None:
         ({"maxTriggerDelay": "ten"}, "maxTriggerDelay is 'ten': give a time with its unit"),
         ({"maxSplitBytes": "0"}, "maxSplitBytes is '0': give a number of bytes, at least 1"),
         ({"paths": '["/a", "/b"]'}, "options path and paths cannot be used together"),
-        ({"location": "file:/logs"}, "a table of a catalog cannot be read: .* use CREATE TEMPORARY VIEW"),
+        ({"location": "file:/logs"}, "a catalog table cannot be read: .* use CREATE TEMPORARY VIEW"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger is 10, more than"),
     ],
 )

@@ -140,7 +140,7 @@ def test_a_link_to_itself(store: Path) -> None:
 
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(DuralogError, match="no files of a log"):
+    with pytest.raises(DuralogError, match="no log files"):
         Verification(str(tmp_path))
     with pytest.raises(FileNotFoundError):
         Verification(str(tmp_path / "missing"))
@@ -344,8 +344,8 @@ def test_damaged_metadata(store: Path) -> None:
     [
         (lambda folder: (folder / "00000000000000000000.log.deleted").write_bytes(b"x"), "left over"),
         (lambda folder: (folder / "00000000000000000777.index").write_bytes(b""), "without its log"),
-        (lambda folder: (folder / "leader-epoch-checkpoint.tmp").write_bytes(b"0"), "half written"),
-        (lambda folder: (folder / "notes.txt").write_text("hello"), "no file of a log"),
+        (lambda folder: (folder / "leader-epoch-checkpoint.tmp").write_bytes(b"0"), "incomplete file"),
+        (lambda folder: (folder / "notes.txt").write_text("hello"), "not that of a log file"),
         (lambda folder: (folder / "00000000000000000000.index").unlink(), "is missing"),
         (lambda folder: (folder / "stuff").mkdir(), "belongs to no log"),
     ],

@@ -313,7 +313,7 @@ def test_a_cleaner_that_is_switched_off_compacts_nothing_by_itself(bench: Bench)
     cleaner.wake()
     bench.pass_time(3_600_000)
     assert bench.calls == []
-    assert state(cleaner, "orders").reason == "it is due, but this store does not compact by itself"
+    assert state(cleaner, "orders").reason == "it is due, but background compaction is disabled"
     assert cleaner.totals().threads == 0
 
 
@@ -516,7 +516,7 @@ def test_a_failure_is_visible_and_costs_the_other_logs_nothing(bench: Bench) -> 
     found = state(cleaner, "bad")
     assert (found.activity, found.reason, found.attempts) == (Activity.RETRYING, "the disk is bad", 1)
     assert found.retry_at_ms == NOW_MS + 15_000
-    assert bench.told == ["compaction of bad-0, to be tried again in 15 s: the disk is bad"]
+    assert bench.told == ["compaction of bad-0, to be retried in 15 s: the disk is bad"]
     totals = cleaner.totals()
     assert (totals.uncleanable_partitions_count, totals.failed_cleanings, totals.cleanings) == (1, 1, 1)
     assert totals.uncleanable_bytes == sum(
@@ -645,7 +645,7 @@ def test_a_log_that_a_failing_disk_has_left_in_doubt_is_left_alone_and_says_so(b
     assert bench.calls == []
     found = state(cleaner, "orders")
     assert (found.activity, found.attempts) == (Activity.IDLE, 0)
-    assert found.reason == "a disk error has left the log in doubt: open the directory again"
+    assert found.reason == "a disk error has left the log in an unknown state: open the directory again"
 
 
 def test_a_compaction_that_gets_nowhere_is_a_failure_and_not_an_endless_loop(bench: Bench) -> None:

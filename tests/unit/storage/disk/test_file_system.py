@@ -242,7 +242,7 @@ def test_the_umask_decides_who_may_write(tmp_path: Path) -> None:
 def test_what_is_read_whole_has_a_limit(path: str) -> None:
     Path(path).write_bytes(b"")
     os.truncate(path, LARGEST_SMALL_FILE_BYTES + 1)
-    with pytest.raises(CorruptRecord, match="too large to be what its name says"):
+    with pytest.raises(CorruptRecord, match="too large for its kind"):
         FS.read_all(path)
 
 
@@ -383,7 +383,7 @@ sys.stdin.read()
 def test_a_lock_keeps_others_out_until_it_is_released(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     lock = FS.lock(path)
-    with pytest.raises(StoreLocked, match="this process has it open"):
+    with pytest.raises(StoreLocked, match="this process has already opened it"):
         FS.lock(path)
     # The refused attempt has not dropped the lock, as closing another descriptor of the file would.
     other = subprocess.run([sys.executable, "-c", LOCKING, path], capture_output=True, check=False, input="", text=True)

@@ -89,7 +89,7 @@ def lent(path: Path) -> Iterator[LentLock]:
 
 def test_a_lent_directory_is_locked_for_others(path: Path, lent: LentLock) -> None:
     assert asks_for_the_directory(path) == "refused"
-    with pytest.raises(StoreLocked, match="this process has it open already"):
+    with pytest.raises(StoreLocked, match="this process has already opened it"):
         LocalLock(str(path))
 
 

@@ -267,7 +267,7 @@ def test_verify_finds_it_and_repair_builds_it_again(
     lost: tuple[Path, list[bytes]], intact: tuple[Path, list[bytes]]
 ) -> None:
     path, _ = lost
-    assert "the transaction index lacks an aborted transaction" in run("verify", path, code=1)
+    assert "the transaction index lacks the aborted transaction" in run("verify", path, code=1)
     run("repair", path)
     run("verify", path)
     for index in (intact[0] / "t-0").glob("*.txnindex"):
