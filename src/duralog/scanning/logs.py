@@ -68,6 +68,10 @@ class Logs(TopicSource, Protocol):
         """Of the directories of a cluster."""
 
     @property
+    def missing_partitions(self) -> Sequence[TopicPartition]:
+        """Those of the cluster metadata of which no directory has a copy."""
+
+    @property
     def has_configs(self) -> bool:
         """Whether the cluster metadata is there. Without it, configs of topics are the defaults."""
 
@@ -161,6 +165,10 @@ class DirectoryLogs:
 
     @property
     def problems(self) -> Sequence[Problem]:
+        return ()
+
+    @property
+    def missing_partitions(self) -> Sequence[TopicPartition]:
         return ()
 
     @property

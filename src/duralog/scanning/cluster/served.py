@@ -56,6 +56,10 @@ class ServedLogs:
     def cluster_id(self) -> str | None:
         return self._cluster.cluster_id
 
+    @property
+    def missing_partitions(self) -> Sequence[TopicPartition]:
+        return [partition for partition, _ in self._cluster.missing_partitions()]
+
     def topics(self) -> list[str]:
         return self._cluster.topics()
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from duralog.config.plurals import plural
+from duralog.format.internal.internal_topics import INTERNAL_TOPICS
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.offset_sets import without
 from duralog.scanning.cluster.sound_slices import not_there
 from duralog.scanning.cluster.sources import ClusterPlan
-from duralog.scanning.logs import AnyPlan
+from duralog.scanning.logs import AnyPlan, Logs
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.scanning.slices import DataLoss
+
+_MOST_NAMED = 10
 
 
 def planned_from_others(planned: AnyPlan) -> tuple[str, ...]:
@@ -32,6 +36,25 @@ def planned_losses(planned: AnyPlan, ranges: Mapping[TopicPartition, OffsetRange
             continue
         for first, last in without((max(start, whole_from), end - 1), covered.get(partition, ())):
             yield not_there(partition, first, last)
+
+
+def missing_topics(logs: Logs, topics: Sequence[str] | None) -> Iterator[str]:
+    """Topics of which no directory has any partition, if all topics are wanted."""
+    there = {*logs.topics(), *INTERNAL_TOPICS}
+    for topic in sorted({partition.topic for partition in logs.missing_partitions} - there):
+        if topics is None:
+            yield f"{topic}: the cluster metadata has this topic, and no directory a copy: give all directories"
+
+
+def missing_partitions(logs: Logs, topic: str) -> Iterator[str]:
+    """Those of a topic that has other partitions here."""
+    numbers = sorted(partition.partition for partition in logs.missing_partitions if partition.topic == topic)
+    if numbers:
+        named = ", ".join(map(str, numbers[:_MOST_NAMED])) + (", ..." if len(numbers) > _MOST_NAMED else "")
+        yield (
+            f"{topic}: the cluster metadata has {plural(len(numbers), 'partition')} without a copy here, which could"
+            f" not be read: {named}. Give all directories"
+        )
 
 
 def copy_problems(planned: AnyPlan) -> Iterator[str]:

@@ -49,7 +49,13 @@ from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.decode_options import Decode
 from duralog.schemas.payloads import count_left_out
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.copy_notes import copy_problems, planned_from_others, planned_losses
+from duralog.spark.jobs.copy_notes import (
+    copy_problems,
+    missing_partitions,
+    missing_topics,
+    planned_from_others,
+    planned_losses,
+)
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
 from duralog.spark.lake.change_rows import Unwrap
 from duralog.spark.lake.columns import DATE, by_day, table_schema
@@ -271,7 +277,7 @@ def export(  # Public: its keyword arguments are the interface.
             )
         )
         tables = tuple(run.commit([next(written) for _ in run.tasks]) for run in runs)
-        problems = tuple(map(str, logs.problems))
+        problems = (*map(str, logs.problems), *missing_topics(logs, topics))
     return ExportReport(tables=tables, seconds=time.perf_counter() - began, problems=problems)
 
 
@@ -327,7 +333,11 @@ def _prepare(
         leftover_files=spec.target.delete(leftovers),
         planned=rows,
         healed=planned_from_others(planned),
-        findings=(*copy_problems(planned), *_not_read(spec.topic, there, state)),
+        findings=(
+            *copy_problems(planned),
+            *missing_partitions(logs, spec.topic),
+            *_not_read(spec.topic, there, state),
+        ),
         lost=lost,
     )
 

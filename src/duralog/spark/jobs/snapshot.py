@@ -42,13 +42,19 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.directories import Paths
 from duralog.scanning.executor import OnProgress
 from duralog.scanning.keyed_offsets import check_map_bytes
-from duralog.scanning.logs import LogSet
+from duralog.scanning.logs import Logs, LogSet
 from duralog.scanning.offset_ranges import OffsetRange
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.decode_options import Decode
 from duralog.schemas.payloads import count_left_out
 from duralog.spark.executor import SparkExecutor
-from duralog.spark.jobs.copy_notes import copy_problems, planned_from_others, planned_losses
+from duralog.spark.jobs.copy_notes import (
+    copy_problems,
+    missing_partitions,
+    missing_topics,
+    planned_from_others,
+    planned_losses,
+)
 from duralog.spark.jobs.snapshots.draft import Draft, draft_of, with_sound_copies
 from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
 from duralog.spark.jobs.snapshots.plan import Basis, SnapshotRequest, partition_tasks
@@ -219,9 +225,11 @@ def snapshot(  # Public: its keyword arguments are the interface.
                 raise SchemaError(f"topic {topic} has no records, so the columns of its table are not known yet")
         if not drafts:
             raise SchemaError(f"{logs.path}: no topic has records, so the columns of the tables are not known yet")
-        runs = [_begin(draft, request) for draft in with_sound_copies(logs, drafts, request, SparkExecutor(spark))]
+        runs = [
+            _begin(logs, draft, request) for draft in with_sound_copies(logs, drafts, request, SparkExecutor(spark))
+        ]
         tables = _run(spark, runs, on_progress)
-        problems = tuple(map(str, logs.problems))
+        problems = (*map(str, logs.problems), *missing_topics(logs, topics))
     return SnapshotReport(tables=tables, seconds=time.perf_counter() - began, problems=problems)
 
 
@@ -246,7 +254,7 @@ def _run(spark: SparkSession, runs: Sequence[_TopicRun], on_progress: OnProgress
     return tuple(tables)
 
 
-def _begin(draft: Draft, request: SnapshotRequest) -> _TopicRun:
+def _begin(logs: Logs, draft: Draft, request: SnapshotRequest) -> _TopicRun:
     """Make the table ready for its tasks."""
     table, before, is_full = draft.table, draft.before, draft.why_full is not None
     table.evolve(draft.rows.evolution, is_rewritten=is_full)
@@ -281,6 +289,7 @@ def _begin(draft: Draft, request: SnapshotRequest) -> _TopicRun:
         planned=draft.rows,
         findings=(
             *copy_problems(draft.planned),
+            *missing_partitions(logs, after.topic),
             *(f"{after.topic}: {loss}" for loss in planned_losses(draft.planned, draft.ranges)),
             *(() if copies is None else (f"{after.topic}: {loss}" for loss in copies.missing)),
             *(() if request.rows.unwrap is None else _gone(after)),

@@ -371,6 +371,28 @@ def test_a_partition_without_a_copy_in_a_later_run(tmp_path: Path, lake: Lake) -
     assert lake.take([whole]).records == 0
 
 
+def test_what_the_metadata_has_and_no_directory(tmp_path: Path, lake: Lake) -> None:
+    """A disk of a node was left out: the node is there, some of its partitions are not."""
+    with duralog.open(tmp_path / "source") as store:
+        for topic in (TOPIC, "payments"):
+            store.create_topic(topic, 3)
+            for number in range(3):
+                store.partition(topic, number).append([duralog.Record(value=b"x")])
+    node = copy_directory(tmp_path / "source", tmp_path / "broker-1", 1, with_metadata=True)
+    for folder in ("orders-1", "orders-2", "payments-0", "payments-1", "payments-2"):
+        shutil.rmtree(node / folder)
+    report = lake.take([node])
+    assert [table.topic for table in report.tables] == [TOPIC]
+    assert report.tables[0].findings == (
+        "orders: the cluster metadata has 2 partitions without a copy here, which could not be read: 1, 2. Give all"
+        " directories",
+    )
+    assert report.problems[-1] == (
+        "payments: the cluster metadata has this topic, and no directory a copy: give all directories"
+    )
+    assert not any(each.startswith("payments") for each in lake.take([node], topics=[TOPIC]).problems)
+
+
 def test_the_problems_of_directories_are_in_the_report(nodes: list[Path], lake: Lake) -> None:
     report = lake.take([nodes[0], nodes[0], nodes[1]])
     (problem,) = report.problems
