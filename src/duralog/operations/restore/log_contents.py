@@ -1,9 +1,12 @@
-"""Adds up what proves that two logs hold the same records: counts, first and last offset, and the digest."""
+"""Adds up what a log holds: records, for the report, and bytes, which prove that a copy has the same records."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from duralog.columnar.byte_digest import ByteDigest
 from duralog.columnar.pieces import Piece
 from duralog.columnar.record_digest import RecordDigest
 from duralog.columnar.runs import Rows
@@ -56,9 +59,36 @@ class ContentsSum:
         )
 
 
-def contents_of(view: LogView, end_offset: int, advance: Advance) -> LogContents:
+@dataclass(frozen=True, slots=True)
+class LogBytes:
+    """What two copies of a log have in common: where it starts, and its batches, byte for byte."""
+
+    start_offset: int
+    batches: int
+    size_bytes: int
+    digest: str
+    """`duralog.columnar.byte_digest`."""
+
+
+class BytesSum:
+    def __init__(self) -> None:
+        self._digest = ByteDigest()
+        self._batches = 0
+        self._bytes = 0
+
+    def add(self, piece: Piece, rows: Rows) -> None:
+        """Some batches of a piece."""
+        self._digest.add(piece, rows)
+        self._batches += len(rows)
+        self._bytes += int(piece.batches["size"][rows].sum())
+
+    def total(self, start_offset: int) -> LogBytes:
+        return LogBytes(start_offset, self._batches, self._bytes, self._digest.hexdigest())
+
+
+def bytes_of(view: LogView, end_offset: int, advance: Advance) -> LogBytes:
     """What a log holds below an offset. Raises `CorruptRecord` for damage."""
-    found = ContentsSum(view.start_offset)
+    found = BytesSum()
     for segment, end in view.segments_from(view.start_offset):
         first = segment.find_batch(view.start_offset, end) if segment.base_offset < view.start_offset else None
         for piece in segment.batches_from(0 if first is None else first.position, end=end):
@@ -67,4 +97,4 @@ def contents_of(view: LogView, end_offset: int, advance: Advance) -> LogContents
             found.add(piece, np.flatnonzero(piece.batches["last_offset"] < end_offset))
             advance(len(piece.data))
         segment.let_go()
-    return found.total()
+    return found.total(view.start_offset)

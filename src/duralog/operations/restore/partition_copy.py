@@ -1,7 +1,7 @@
 """Copies the batches of one partition into a new log: byte for byte, as consumers were served them.
 
 The new log is written like any other, so its indexes, producers and transactions are those of its batches. Segments
-start where those of the source do. In the same pass, the records are added up for the proof.
+start where those of the source do. In the same pass, records and bytes are added up for the report and the proof.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from duralog.config.definitions import INT64_MAX
 from duralog.errors import StorageError
 from duralog.format.layout import NO_PRODUCER_ID
 from duralog.format.topic_partition import TopicPartition
-from duralog.operations.restore.log_contents import ContentsSum
+from duralog.operations.restore.log_contents import BytesSum, ContentsSum, LogBytes
 from duralog.operations.restore.report import LogContents, LostRange
 from duralog.scanning.cluster.batch_reading import BatchRun, read_batches
 from duralog.scanning.cluster.cluster import Copies
@@ -55,6 +55,8 @@ class CopiedPartition:
     source: PartitionSource
     end_offset: int
     contents: LogContents
+    bytes: LogBytes
+    """As they were read, checksums included."""
     healed: tuple[HealedRange, ...]
     lost: tuple[LostRange, ...]
     largest_producer_id: int
@@ -65,7 +67,7 @@ def copy_partition(source: PartitionSource, log: PartitionLog, advance: Advance)
     config = log.config
     # A segment ends only where one of the source does.
     log.update_config(replace(config, segment_bytes=_INT32_MAX, segment_ms=INT64_MAX, flush_messages=INT64_MAX))
-    contents = ContentsSum(source.start_offset)
+    contents, copied = ContentsSum(source.start_offset), BytesSum()
     reading = _Reading(source)
     ahead = _SyncAhead(log)
     largest_producer_id = NO_PRODUCER_ID
@@ -80,6 +82,7 @@ def copy_partition(source: PartitionSource, log: PartitionLog, advance: Advance)
         log.append_copied(data, found.base_offset)
         ahead.begin()
         contents.add(run.piece, run.rows)
+        copied.add(run.piece, run.rows)
         largest_producer_id = max(largest_producer_id, int(batches["producer_id"].max()))
         advance(len(data))
     end_offset = max(log.end_offset, min(source.end_offset, source.copies.choice.end_offset))
@@ -89,6 +92,7 @@ def copy_partition(source: PartitionSource, log: PartitionLog, advance: Advance)
         source=source,
         end_offset=log.end_offset,
         contents=contents.total(),
+        bytes=copied.total(log.start_offset),
         healed=(*source.healed, *reading.healed),
         lost=tuple(reading.lost()),
         largest_producer_id=largest_producer_id,

@@ -4,8 +4,8 @@ Offsets, timestamps, topic ids, topic configs and the committed offsets of group
 come from the copy that consumers were served, or from another one where that is damaged.
 
 What must always be true:
-- The new directory gets its name when all of it is on disk and was read again: every partition has the records that the
-  source has, by count, first and last offset and digest.
+- The new directory gets its name when all of it is on disk and was read again: every partition has the batches that
+  were read from the source, byte for byte.
 - Nothing is lost silently. Without `accept_loss`, offsets that no copy has stop the restore.
 - A broker of the new directory cannot confuse its clients: leader epochs continue above those of the source, no
   transaction stays open, and no producer id that a log has is given out again.
@@ -34,7 +34,7 @@ from duralog.format.uuids import uuid_text
 from duralog.operations.opened_store import opened_for_writing
 from duralog.operations.restore.access import Access, access_of, check_access, write_access
 from duralog.operations.restore.coordinators import CoordinatorTopic, committed_offsets, prepared_commits
-from duralog.operations.restore.log_contents import contents_of
+from duralog.operations.restore.log_contents import bytes_of
 from duralog.operations.restore.new_directory import NewDirectory
 from duralog.operations.restore.partition_copy import (
     CopiedPartition,
@@ -248,11 +248,11 @@ class _Restore:
             def check(each: _Finished, advance: Advance) -> None:
                 copied = each.copied
                 with store.loaded(*copied.source.partition) as log:
-                    found = contents_of(log.view, copied.end_offset, advance)
-                if found != copied.contents:
+                    found = bytes_of(log.view, copied.end_offset, advance)
+                if found != copied.bytes:
                     raise StorageError(
                         f"{self.target.building}: {copied.source.partition} is not what was read: expected"
-                        f" {copied.contents}, found {found}: check the disk, then run restore again"
+                        f" {copied.bytes}, found {found}: check the disk, then run restore again"
                     )
 
             self.executor.run(finished, check, name="check", weight=lambda each: each.copied.contents.size_bytes)
