@@ -427,7 +427,7 @@ class TestDelete:
         monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """As on a full disk: the metadata says that it is gone, and so are clients and coordinators told."""
+        """As on a full disk: the metadata, clients and coordinators see the deletion."""
         delete_topic = broker.store.delete_topic
 
         def delete_and_fail(name: str) -> None:
@@ -544,7 +544,7 @@ class TestMorePartitions:
 
 
 class TestHalfMade:
-    """The disk fails when the metadata tell of partitions already, and their folders are to be made."""
+    """The disk fails after the metadata lists the partitions, before their folders are created."""
 
     @pytest.fixture
     def bad(self, monkeypatch: pytest.MonkeyPatch) -> set[str]:

@@ -1,4 +1,4 @@
-"""Who may commit and fetch offsets of a consumer group, and what describing it tells."""
+"""Checks of offset commits and fetches of a consumer group, and its description."""
 
 from __future__ import annotations
 

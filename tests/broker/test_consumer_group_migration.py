@@ -243,7 +243,7 @@ def test_a_group_of_both_kinds_of_members_outlives_a_restart(desk: GroupDesk) ->
 
 
 def test_a_group_outlives_a_crash_at_any_step(desk: GroupDesk, tmp_path: Path) -> None:
-    """What the client was told is in the log: a broker that is killed right after it knows the same."""
+    """What was answered is in the log: a broker that is killed right after has the same state."""
     old = Classic(desk)
     old.lead(("t", range(4)))
     steps = (

@@ -1,6 +1,6 @@
 """Whatever happens to a consumer group: no partition has two owners, and once nothing happens any more, each has one.
 
-Members behave as clients do: they say what they own, give up what they are asked for, and start anew when they are
+Members behave as clients do: they report what they own, revoke what they are asked to, and start again when they are
 fenced. Answers get lost, members fall silent, topics come, grow and go, the broker starts again from its log, and now
 and then the log cannot be written.
 """
@@ -150,7 +150,7 @@ class Groups(RuleBasedStateMachine):
                     seen[topic, number] = name
 
     def teardown(self) -> None:
-        """If nothing happens any more, every partition that somebody wants has an owner who knows it."""
+        """If nothing happens any more, every subscribed partition has an owner that knows it."""
         if not getattr(self, "members", None):
             return
         bench = self.bench

@@ -218,7 +218,7 @@ def test_a_batch_that_is_none_is_refused_as_anywhere(client: RawClient) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A directory with a group and a transactional id in each partition, which nobody has open."""
+    """A directory with a group and a transactional id in each partition, not open in any process."""
     with started(tmp_path / "data") as (_, client):
         find_coordinators(client)
         topic = {"name": "t", "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
@@ -300,7 +300,7 @@ def test_strange_records_that_can_be_loaded_have_no_effect(path: Path, cases: tu
 
 
 def test_what_was_committed_before_a_wrong_record_of_the_same_key_counts(path: Path) -> None:
-    """It was never in force: a coordinator wrote the one before, and clients were told so."""
+    """It was never in force: a coordinator wrote the previous one, which clients have seen."""
     append(path, CONSUMER_OFFSETS, 0, (offset_key(GROUPS[0], "t", 0), b"\0\4cut"))
     append(path, CONSUMER_OFFSETS, 0, (offset_key(GROUPS[0], "t", 0), b"\0\5" + offset_value(99)[2:]))
     append(path, TRANSACTION_STATE, 0, (transaction(GROUPS[0])[0], b"\0\1cut"))

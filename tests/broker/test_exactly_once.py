@@ -97,7 +97,7 @@ class Served:
 
 
 class Killer:
-    """Kills the broker at steps of the loop that chance picks, some of them while the step goes on."""
+    """Kills the broker at random steps of the loop, some of them in the middle of the step."""
 
     def __init__(self, served: Served, seed: int) -> None:
         self._served = served
@@ -308,7 +308,7 @@ def test_every_record_comes_out_once_of_kafkas_own_copier(served: Served) -> Non
 
 
 def run_copier(served: Served, partition: int, killer: Killer) -> bool:
-    """Copy a partition; the broker is killed while it goes on. Returns whether all is copied: it may give up."""
+    """Copy a partition while the broker is killed. Returns whether all is copied: it may give up."""
     try:
         path = class_path()
     except KafkaMissingError as reason:

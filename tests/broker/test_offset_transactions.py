@@ -117,7 +117,7 @@ def test_who_may_commit_in_a_transaction(desk: GroupDesk) -> None:
 
 
 def test_nobody_has_no_transaction(desk: GroupDesk) -> None:
-    """In the log the offsets would be committed at once, though nobody has ended a transaction."""
+    """In the log the offsets would be committed at once, although no transaction has ended."""
     with pytest.raises(GroupRefusal) as refused:
         desk.commit_in_transaction("g", {("t", 0): 1}, -1)
     assert refused.value.error_code == UNKNOWN_ERROR

@@ -1,4 +1,4 @@
-"""`duralog serve` as a process: how it tells that it is ready, how it stops, and what it leaves behind."""
+"""`duralog serve` as a process: how it reports that it is ready, how it stops, and which files it leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ApiVersions: what is advertised, the features, and how a client that is too new is told so."""
+"""ApiVersions: what is advertised, the features, and the answer to a client that is too new."""
 
 from __future__ import annotations
 

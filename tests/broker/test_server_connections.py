@@ -1,4 +1,4 @@
-"""Connections as clients use and misuse them: order, pipelining, hostile bytes, and that nobody else notices."""
+"""Connections as clients use and misuse them: order, pipelining, hostile bytes, without effect on others."""
 
 from __future__ import annotations
 

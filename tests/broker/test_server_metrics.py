@@ -1,4 +1,4 @@
-"""`/metrics`: what is told, that series are bounded, and that slow clients hold up nobody but themselves."""
+"""`/metrics`: its values, that series are bounded, and that slow clients do not block others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`duralog.testing`: a broker for somebody else's tests, as a fixture, as a plugin and without pytest."""
+"""`duralog.testing`: a broker for users' tests, as a fixture, as a plugin and without pytest."""
 
 from __future__ import annotations
 

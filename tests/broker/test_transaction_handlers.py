@@ -385,7 +385,7 @@ def test_fenced_offset_commits_get_the_error_of_an_old_epoch(broker: DeskBroker)
 
 
 class NotSearched(tuple[int, ...]):
-    """To search a topic's partitions for each of a million numbers would hold everybody up."""
+    """Searching a topic's partitions for each of a million numbers would block all clients."""
 
     def __contains__(self, _: object) -> bool:
         raise AssertionError("searched from the beginning")

@@ -168,7 +168,7 @@ def test_a_partition_that_cannot_be_read_is_left_alone(tmp_path: Path, caplog: p
 
 
 def test_a_repeated_end_is_known_after_a_restart(tmp_path: Path) -> None:
-    """The log does not keep the last epoch: a repeated end is told by the current one."""
+    """The log does not keep the last epoch: a repeated end is recognised by the current one."""
     broker = DeskBroker(tmp_path)
     broker.make_topics(orders=1)
     producer_id = broker.ask(22, 5, transactional_id="t", transaction_timeout_ms=1_000).producer_id

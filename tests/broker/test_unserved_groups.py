@@ -1,4 +1,4 @@
-"""Share and streams groups that Kafka left in the log: kept as they are, and nobody writes anything over them."""
+"""Share and streams groups that Kafka left in the log: kept as they are, and never overwritten."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def dynamic_names(client: RawClient) -> set[str]:
 
 
 class TestRefusedHere:
-    """Kafka accepts these, and lets nobody in."""
+    """Kafka accepts these, and locks out all clients."""
 
     @pytest.mark.parametrize("text", ["127.0.0.1:0", "127.0.0.1:-3", "localhost:0", "::ffff:127.0.0.1:0"])
     def test_no_connection_from_where_all_clients_come_from(self, shared_client: RawClient, text: str) -> None:

@@ -39,7 +39,7 @@ KEEP = {"log.retention.ms": -1, "log.cleaner.enable": False}
 def create(
     broker: TestBroker, name: str, partitions: int = 1, configs: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """As a client does it: the broker serves what it was told of."""
+    """As a client creates it: the broker serves it."""
     types = admin_module()
     admin = types.AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     admin.create_topics([types.NewTopic(name, num_partitions=partitions, config=dict(configs))])[name].result()
@@ -47,7 +47,7 @@ def create(
 
 @pytest.fixture
 def nobody() -> Iterator[socket.socket]:
-    """An address at which nobody answers, and that nobody else is given."""
+    """An address without a server, which no other server gets."""
     (reserved,) = reserved_ports(1)
     with reserved:
         yield reserved
@@ -264,7 +264,7 @@ def test_a_broker_that_stops_is_reported_and_found_again(tmp_path: Path, nobody:
 
 
 def test_a_broker_that_was_never_there_is_a_note(nobody: socket.socket) -> None:
-    """Nothing is missing there: nobody could look for it."""
+    """Nothing is missing there: no lookup is possible."""
     source = BrokerSource(f"127.0.0.1:{nobody.getsockname()[1]}")
     try:
         assert source.overview().taken_ms == 0

@@ -1,4 +1,4 @@
-"""A log directory as a source: what it tells is what the store and the commands tell, and it survives what happens."""
+"""A log directory as a source: it agrees with the store and the commands, and survives errors."""
 
 from __future__ import annotations
 

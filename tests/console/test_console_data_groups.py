@@ -1,4 +1,4 @@
-"""Groups that are read in several goes, and what a broker's metrics tell of its cleaner."""
+"""Groups that are read in several steps, and the cleaner's figures in a broker's metrics."""
 
 from __future__ import annotations
 

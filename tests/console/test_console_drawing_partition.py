@@ -69,7 +69,7 @@ def partition(
 
 
 def in_a_row(*sizes: tuple[int, int], start: int = 0) -> list[SegmentFacts]:
-    """Segments of so many offsets and bytes, one after the other; the last one is active."""
+    """Segments with these numbers of offsets and bytes, one after the other; the last one is active."""
     edges = list(itertools.accumulate((offsets for offsets, _ in sizes), initial=start))
     return [
         segment(base, end, size, is_active=number == len(sizes) - 1)
@@ -160,7 +160,7 @@ def test_an_empty_log_is_one_block_over_all_the_room() -> None:
 
 @pytest.mark.parametrize("kind", AxisKind)
 def test_a_log_with_bytes_and_no_batch_is_drawn(kind: AxisKind) -> None:
-    """Its first batch is damaged: nobody knows of an offset."""
+    """Its first batch is damaged: no offset is known."""
     picture = draw(partition([segment(7, 7, 500, is_active=True)]), kind, 960)
     (block,) = picture.blocks
     assert (block.left, block.right) == (0, picture.axis.width)

@@ -1,4 +1,4 @@
-"""A console that is left open: pages that nobody sees cost nothing, and what is away holds up nothing else."""
+"""A console that is left open: closed pages cost nothing, and a source that does not answer blocks nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health: a check finds what `duralog verify` finds, the quarantine is told, damage is no crash anywhere."""
+"""Health: a check finds what `duralog verify` finds, the quarantine is listed, and damage crashes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crashes that lost something once, each told by itself. `test_crash_points` finds their like by chance."""
+"""Crashes that once lost data, each as its own story. `test_crash_points` finds similar ones at random."""
 
 from __future__ import annotations
 

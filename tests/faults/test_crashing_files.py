@@ -1,4 +1,4 @@
-"""The disk in memory: it must behave like the real one until it is told to fail, and then fail as promised."""
+"""The disk in memory: it must behave like the real one until it is set to fail, and then fail as specified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that refuses or is full: the caller is told which file and what, and nothing that was acknowledged is lost."""
+"""A disk that fails or is full: the error names the file and the operation, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NAMES_FILE_AND_OPERATION = re.compile(rf"^{DIRECTORY}[^ :]*: cannot [a-z][^:]*: 
 
 
 class TroubledLife(Workload):
-    """A life in which the disk may refuse. After each refusal the log either goes on as if nothing had been asked of
-    it, or says that it must be opened again.
+    """A life in which the disk may refuse. After each error the log either continues unchanged, or says that it must be
+    opened again.
     """
 
     errors = 0

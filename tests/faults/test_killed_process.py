@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 60
 
 
 def append_until_killed(directory: Path, first_number: int, lines: int) -> int:
-    """Let a process append, and kill it after so many lines. Returns the last number that it vouched for."""
+    """Let a process append, and kill it after this many lines. Returns the last number that it confirmed."""
     process = subprocess.Popen(
         [sys.executable, appending_process.__file__, str(directory), str(first_number)],
         stdout=subprocess.PIPE,

@@ -47,7 +47,7 @@ def written_disk() -> CrashingFiles:
 
 
 def check(files: CrashingFiles) -> str:
-    """Returns the directory that the partition is in after the next start, before that goes on with a move."""
+    """Returns the directory of the partition after the next start, before that continues a move."""
     store, scheduler = open_store(files)
     with store:
         assert not store.offline

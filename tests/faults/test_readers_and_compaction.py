@@ -35,7 +35,7 @@ CONFIG = {
 
 
 def record_of(offset: int, key: int, *, is_aborted: bool = False, is_deleted: bool = False) -> Record:
-    """The value tells the offset, so that a reader knows whether it got the right record, and all of it."""
+    """The value contains the offset, so that a reader can check that it got the right record completely."""
     mark = b"aborted " if is_aborted else b"kept "
     return Record(
         key=b"key %d" % key,

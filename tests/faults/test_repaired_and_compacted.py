@@ -1,7 +1,8 @@
-"""A key that was deleted stays deleted, whatever was damaged while the log was compacted and mended later.
+"""A deleted key stays deleted, whatever was damaged during a compaction and repaired later.
 
-Compaction does not read what lies behind damage, but goes on, and the checkpoint with it. Were the checkpoint to stay
-there when the damage is taken out, a tombstone behind it would never be held against older values of its key.
+Compaction does not read beyond damage, but continues with the next segment, and so does the checkpoint. Were the
+checkpoint to stay there when the damage is taken out, a tombstone behind it would never be held against older values of
+its key.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Log(Generic[Files]):
                 log.roll()
 
     def compact(self) -> list[str]:
-        """Returns what is told of segments that stay as they are."""
+        """Returns the reports of segments that stay unchanged."""
         with self.open() as store:
             return list(store.compact("t", 0).left_segments)
 
@@ -128,7 +129,7 @@ def break_version(log: bytearray, position: int) -> None:
 
 
 def break_length(log: bytearray, position: int) -> None:
-    """Nothing tells where the next batch starts."""
+    """The start of the next batch is unknown."""
     log[position + BATCH_V2.at.length : position + BATCH_V2.at.magic] = b"\xff" * 5
 
 

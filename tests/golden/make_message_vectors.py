@@ -44,7 +44,7 @@ def messages() -> Iterator[tuple[Message, str]]:
 
 
 def sample(field: Field, version: int, rng: random.Random, *, sparse: bool) -> Any:
-    """A value for the field, as our decoder with bytes as base64 would tell it; a sparse one is null or empty."""
+    """A value for the field, as our decoder would return it with bytes as base64; a sparse one is null or empty."""
     if sparse and field.nullable:
         return None
     if isinstance(field.type, Struct):

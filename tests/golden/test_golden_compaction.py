@@ -1,6 +1,6 @@
 """A partition compacted once is what Kafka's cleaner made of it, file by file and byte by byte.
 
-Batches that were compressed anew may have other bytes, if the codec's library is another one: then batches and records
+Recompressed batches may have other bytes, if the codec's library is another one: then batches and records
 are compared. The data in this repository holds one of the four partitions; the others are taken from the folder that
 the data was copied from, where that is at hand.
 """
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def round_ms(self) -> int:
-        """The delete horizons tell."""
+        """By the delete horizons."""
         horizons = {
             batch.delete_horizon_ms
             for path in self.after.glob("*.log")

@@ -70,7 +70,7 @@ def consumer(serving: ServedDirectory, group: str, **settings: object) -> Iterat
 
 
 def read(made: Consumer, count: int) -> list[Message]:
-    """So many messages, or those that came within a minute."""
+    """This many messages, or those that arrive within a minute."""
     messages: list[Message] = []
     deadline = time.monotonic() + WAIT_SECONDS
     while len(messages) < count and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""One directory, served by duralog and by Kafka in turn: whoever comes next finds everything and goes on with it.
+"""One directory, served by duralog and by Kafka in turn: each finds everything and continues.
 
 The same life is led twice, in two chains: duralog, Kafka, duralog; and Kafka, duralog, Kafka. In each stage the same
 requests are sent, so at each stage the two chains must have answered alike.
@@ -75,7 +75,7 @@ def live(dialog: Dialog, stage: int) -> None:
 
 
 def _idempotent(dialog: Dialog, stage: int) -> None:
-    """A producer that outlives its brokers: its sequence goes on, and its last batch is not taken twice."""
+    """A producer that outlives its brokers: its sequence continues, and its last batch is not stored twice."""
     for sequence in (5 * stage, 5 * stage, 5 * stage + 9):
         batch = records(5, producer_id=4_000_000, producer_epoch=0, base_sequence=sequence)
         produce(dialog, 9, data("small", (0, batch)))

@@ -1,7 +1,7 @@
-"""Consumer groups go on when Kafka takes over the directory, and when duralog takes it over from Kafka.
+"""Consumer groups continue when Kafka takes over the directory, and when duralog takes it over from Kafka.
 
 A group is described by the one and then by the other, and its members go on from where they were: no epoch goes up, so
-nobody has to give up anything.
+no member has to give up partitions.
 """
 
 from __future__ import annotations

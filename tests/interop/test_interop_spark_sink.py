@@ -260,7 +260,7 @@ def test_a_transaction_that_fails_shows_nothing(held: Held, monkeypatch: pytest.
 
 
 class Task:
-    """What a task of Spark is told about itself."""
+    """What Spark tells a task about itself."""
 
     def __init__(self, number: int, **properties: str) -> None:
         self.number = number

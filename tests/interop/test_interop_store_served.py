@@ -1,4 +1,5 @@
-"""Kafka started on a directory that duralog made serves every topic with its configs, and duralog goes on after it."""
+"""Kafka, started on a directory that duralog made, serves every topic with its configs, and duralog continues after
+it."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ class PartitionModel(RuleBasedStateMachine):
         self.learn_what_is_there()
 
     def learn_what_is_there(self) -> None:
-        """Only what nobody needs may be gone, and only for good."""
+        """Only unneeded records may be missing, and only permanently."""
         there = {record.offset for record in self.log.read(self.start)}
         assert not there & self.gone, "a record has come back"
         for offset in range(self.start, self.log.end_offset):

@@ -506,7 +506,7 @@ def test_any_map(is_damaged: bool, randomised: int) -> None:
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_marks_of_the_first_pass(is_damaged: bool, randomised: int) -> None:
-    """The first pass has gone over a part of the log: its marks tell what its map does."""
+    """The first pass has gone over a part of the log: its marks agree with its map."""
     marked = 0
     for seed in range(LOGS * randomised):
         chance = random.Random(seed)

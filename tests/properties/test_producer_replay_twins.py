@@ -43,7 +43,7 @@ def marker_bytes(kind: int, coordinator_epoch: int) -> bytes:
 
 
 def rows_of(log: list[tuple[int, int, int, int]]) -> NDArray[Any]:
-    """Each batch has two offsets. Its number is its position, and its time, which tells it from the others."""
+    """Each batch has two offsets. Its number is its position, and its time, which distinguishes it from the others."""
     rows = np.zeros(len(log), BATCH_DTYPE)
     producers, epochs, kinds, sequences = (list(column) for column in zip(*log, strict=True))
     rows["producer_id"] = producers

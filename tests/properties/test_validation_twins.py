@@ -161,7 +161,7 @@ def told_by_reference(data: bytes) -> tuple[Any, ...]:
 
 
 def told_by_kernel(data: bytes) -> tuple[Any, ...]:
-    """Where the reference tells no place but the batch, in a compressed one or of a count, neither does this."""
+    """Where the reference reports no place but the batch, in a compressed one or of a count, neither does this."""
     fault, where, smallest, largest, traits, size, _ = inspect_batch(np.frombuffer(data, np.uint8), 0)
     if fault == Fault.NONE and data[BATCH_V2.at.attributes + 1] & 7:
         batch = record_batch.decode_header(data, 0)

@@ -60,7 +60,7 @@ class Story(NamedTuple):
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """On a store that is live while it is read, in several segments, and with the bank begun anew in the middle."""
+    """On a store that is live while it is read, in several segments, and with the bank started again in the middle."""
     path = tmp_path_factory.mktemp("bank") / "log"
     day = RandomDay(11, START_MS)
     happened: list[Happened] = []

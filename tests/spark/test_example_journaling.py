@@ -1,4 +1,4 @@
-"""A job that is killed and loses its state goes on from the changelog, and its totals are exact."""
+"""A job that is killed and loses its state continues from the changelog, and its totals are exact."""
 
 from __future__ import annotations
 

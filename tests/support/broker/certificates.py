@@ -57,7 +57,7 @@ class Authority:
         return self.signed.certificate_pem
 
     def sign(self, *name: tuple[x509.ObjectIdentifier, str], days: int = 30) -> Signed:
-        """For localhost, and for a client of this name. It ends after so many days from now on, or before now."""
+        """For localhost, and for a client of this name. It expires after this many days, or before now."""
         subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in name]) if name else _name("localhost")
         return _signed(subject, self.signed, days=days)
 

@@ -178,7 +178,7 @@ class GroupDesk:
         return self.begin(JOIN, version, client_id=fields.pop("client_id", "client"), **fields)
 
     def member_id(self, group: str, **changes: Any) -> str:
-        """What a new dynamic member is told to join with."""
+        """The id that a new dynamic member has to join with."""
         answer = self.join(group, **changes).answer
         assert answer.error_code == 79
         member_id: str = answer.member_id
@@ -213,7 +213,7 @@ class GroupDesk:
         return [member.error_code for member in answer.members]
 
     def stable(self, group: str, count: int = 1, **changes: Any) -> list[str]:
-        """A stable group with so many members; the first one leads. Returns their ids."""
+        """A stable group with this many members; the first one leads. Returns their ids."""
         members = [self.member_id(group, **changes) for _ in range(count)]
         joins = [self.join(group, member, **changes) for member in members]
         self.pass_time(0)

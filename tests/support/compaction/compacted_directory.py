@@ -42,7 +42,7 @@ class CompactedDirectory:
 
 
 def fill(log: PartitionLog, segments: int = 3, *, keys: int = KEYS, records: int = 10, value: bytes = b"value") -> None:
-    """So many segments with the same keys again and again, and an empty active one."""
+    """This many segments with repeated keys, and an empty active one."""
     for _ in range(segments):
         log.append([Record(key=b"k%d" % (place % keys), value=value) for place in range(records)])
         log.roll()

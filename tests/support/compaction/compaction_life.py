@@ -94,7 +94,7 @@ class Follower:
         self.state: dict[bytes, bytes] = {}
 
     def read(self, log: PartitionLog, records: int | None) -> bool:
-        """Take so many records, or all. Returns whether the reader has caught up."""
+        """Take this many records, or all. Returns whether the reader has caught up."""
         stable = log.last_stable_offset
         found = log.read(self.position, isolation="read_committed")
         for record in islice(found, records):
@@ -136,7 +136,7 @@ def content(record: Record) -> tuple[object, ...]:
 def compact_up_to(
     log: PartitionLog, first_dirty_offset: int, end: int, *, now_ms: int, keys: int = 1000, workers: int = 1
 ) -> CompactionReport:
-    """With a map that has room for so many keys, and in pieces so small that a segment has several of them."""
+    """With a map that has room for this many keys, and in pieces so small that a segment has several of them."""
     with mock.patch.object(compaction_settings, "PIECE_BYTES", 300):
         return compact_log(
             log,
@@ -356,7 +356,7 @@ class Life:
         )
 
     def check_read_from(self, offset: int, offsets: Sequence[int]) -> None:
-        """A read from an offset that is gone goes on at the next one that exists."""
+        """A read from a missing offset continues at the next one that exists."""
         following = bisect_left(offsets, offset)
         found = next(self.log.read(offset), None)
         assert (None if found is None else found.offset) == (offsets[following] if following < len(offsets) else None)
@@ -375,7 +375,7 @@ class Life:
             assert (None if found is None else found.offset) == expected
 
     def check_repeated_batches(self) -> None:
-        """A producer that sends its last batch once more is told where it was stored the first time."""
+        """A producer that sends its last batch again gets the offsets of the first time."""
         end_offset = self.log.end_offset
         for producer_id, producer in self.producers.items():
             if producer.sent is not None:

@@ -22,7 +22,7 @@ class Write(NamedTuple):
 
 
 class End(NamedTuple):
-    """Of a transaction, open or without records here. With `bumps_epoch`, the producer goes on in a new epoch."""
+    """Of a transaction, open or without records here. With `bumps_epoch`, the producer continues in a new epoch."""
 
     producer_id: int
     commit: bool
@@ -38,7 +38,7 @@ class Tick(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """Let the reader that follows the log take so many records."""
+    """Let the reader that follows the log take this many records."""
 
     records: int
 

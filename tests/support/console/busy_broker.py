@@ -28,7 +28,7 @@ _WAIT_SECONDS = 60
 
 
 class BusyBroker:
-    """`duralog serve` under load. `stop` and `start` are the operator's; the writer goes on trying meanwhile."""
+    """`duralog serve` under load. `stop` and `start` are the operator's; the writer retries meanwhile."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -127,7 +127,7 @@ def commit(directory: Path, group: str, topic: str, offset: int, metadata: str =
 
 
 def make_golden(directory: Path) -> None:
-    """What Kafka wrote, without the files in which it tells what it wrote."""
+    """What Kafka wrote, without the files that describe it."""
     shutil.copytree(GOLDEN_STORE, directory, ignore=shutil.ignore_patterns("*.truth.jsonl.gz"))
 
 
@@ -152,7 +152,7 @@ def make_damaged(directory: Path) -> None:
 
 
 def make_hostile(directory: Path) -> None:
-    """Keys, values, headers and group names that would do harm where somebody took them for more than text."""
+    """Keys, values, headers and group names that would do harm if they were treated as more than text."""
     values = [*(text.encode() for text in (*HOSTILE_TEXTS, *HOSTILE_JSON)), *HOSTILE_BYTES]
     records = [
         duralog.Record(

@@ -112,7 +112,7 @@ def check_repeated_batches(log: PartitionLog, ledger: Ledger) -> None:
 
 
 def check_takes_appends(partition: Partition, log: PartitionLog, ledger: Ledger, random: Random) -> None:
-    """The log goes on where it ended, and what is flushed now survives the next crash together with all before."""
+    """The log continues where it ended, and what is flushed now survives the next crash together with all before."""
     for number in range(3):
         records = [Record(key=b"after", value=bytes(100) + bytes([number]), timestamp_ms=START_MS)]
         entries = ledger.try_records(records)

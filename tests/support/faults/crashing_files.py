@@ -89,7 +89,7 @@ class CrashingFiles:
     # What tests ask for.
 
     def lose_power_after(self, changes: int) -> None:
-        """Let so many more changes happen, and none after them."""
+        """Let this many more changes happen, and none after them."""
         self._loses_power_at = self.changes + changes
 
     def refuse(self, code: int, *, operation: str = "", path: str = "", skip: int = 0, times: int | None = 1) -> None:

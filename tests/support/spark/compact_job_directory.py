@@ -21,7 +21,7 @@ COMPACTED = [("changes", 0), ("changes", 1), ("ledger", 0)]
 
 
 def open_store(path: Path, now_ms: int) -> Store:
-    """What a command opens: nothing is done that nobody asked for, and deleted files go at once."""
+    """What a command opens: no upkeep runs, and deleted files are removed at once."""
     return Store(
         str(path),
         config=BrokerConfig.of({"log.cleaner.enable": False, "log.segment.delete.delay.ms": 0}),

@@ -30,7 +30,7 @@ def open_for_writing(path: Path, **configs: object) -> Store:
 
 
 def fill(log: PartitionLog, first: int, end: int, *, batch: int = 10, codec: str | None = None) -> None:
-    """Records whose values tell their numbers, a millisecond apart, in several segments."""
+    """Records whose values are their numbers, a millisecond apart, in several segments."""
     for begin in range(first, end, batch):
         if begin and begin % ROLLED_AFTER == 0:
             log.roll()

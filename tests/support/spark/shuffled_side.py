@@ -181,7 +181,7 @@ def _without_room(file: Path) -> bytes:
 
 
 def comparable(report: CompactionReport, side: Side) -> dict[str, object]:
-    """What both forms have to tell alike."""
+    """What both forms have to report alike."""
     told = dataclasses.asdict(report)
     for name in ("corrupt_batches", "left_segments"):
         # A store has the file of an earlier compaction open by the name that it had then.

@@ -1,4 +1,4 @@
-"""Where a broker listens and what it tells clients, by Kafka's configs; and which configs are refused."""
+"""Where a broker listens and what it advertises, by Kafka's configs; and which configs are refused."""
 
 from __future__ import annotations
 

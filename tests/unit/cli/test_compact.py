@@ -361,7 +361,7 @@ def test_the_view_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _all_of(terminal: int) -> str:
-    """What was written to a terminal that nobody has open for writing any more."""
+    """The output on a terminal that no process writes to any more."""
     parts: list[bytes] = []
     with os.fdopen(terminal, "rb", buffering=0) as reader, suppress(OSError):
         while part := reader.read(4096):

@@ -1,4 +1,4 @@
-"""`duralog compact --explain`: it tells what a compaction then does, and why nothing happens. It changes nothing."""
+"""`duralog compact --explain`: it predicts what a compaction does, and explains why none runs. It changes nothing."""
 
 from __future__ import annotations
 

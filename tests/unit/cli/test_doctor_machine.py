@@ -1,4 +1,4 @@
-"""`duralog doctor` on machines that are made up: what it says of each setting, and what it tells to change."""
+"""`duralog doctor` on simulated machines: its verdict on each setting, and the suggested change."""
 
 from __future__ import annotations
 

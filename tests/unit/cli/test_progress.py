@@ -1,4 +1,4 @@
-"""The line of progress: rate and time left, one line however narrow the terminal, nothing where nobody looks."""
+"""The line of progress: rate and time left, one line however narrow the terminal, and nothing without a terminal."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def test_the_metadata_is_cut_only_on_demand(store: Path) -> None:
 
 
 def test_metadata_behind_missing_records_is_not_put_back(store: Path) -> None:
-    """It is valid, but nobody could read the metadata any more: a store would not open the directory for writing."""
+    """It is valid, but the metadata would be unreadable: a store would not open the directory for writing."""
     flip(store / "__cluster_metadata-0" / LOG, 3000)
     chosen = ("--topic", "__cluster_metadata")
     assert of(repair(*chosen, store), "__cluster_metadata-0")["restorable_batches"] == 0

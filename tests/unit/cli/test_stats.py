@@ -233,7 +233,7 @@ def test_a_page_again(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_page_in_a_read_only_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told before anything is read."""
+    """The error comes before anything is read."""
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr("duralog.statistics.on_threads.stats_on_threads", None)
     done = run(str(data), "--html", str(tmp_path / "page.html"))

@@ -55,7 +55,7 @@ def sealed(packed: bytes, codec: Codec, *, count: int = 1, base_offset: int = 0)
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A log with a sound batch, a bomb and a sound batch, as somebody else's broker may have written it."""
+    """A log with a sound batch, a bomb and a sound batch, as another broker may have written it."""
     with open_for_writing(tmp_path) as store:
         store.create_topic("orders", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
         log = store.partition("orders", 0)

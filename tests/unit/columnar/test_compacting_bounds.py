@@ -28,7 +28,7 @@ LAST_OFFSET = 2**63 - 1
 
 
 def guarded(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """An array behind which a page follows that nobody may touch: who does ends the process."""
+    """An array followed by an inaccessible page: touching it ends the process."""
     kind = np.dtype(dtype)
     size = int(np.prod(shape)) * kind.itemsize
     room = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

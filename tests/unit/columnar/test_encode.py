@@ -184,7 +184,7 @@ def test_a_slice_is_what_was_cut_out(first):
 
 
 def test_what_a_null_list_hides_is_not_written():
-    """A null list may cover headers that other rows do not use, even ones that nobody may write."""
+    """A null list may cover headers that other rows do not use, even ones that may not be written."""
     hidden = pa.StructArray.from_arrays(
         [pa.array(["a", None, "c"]), pa.array([b"1", b"2", b"3"])], fields=list(HEADER_TYPE)
     )

@@ -76,7 +76,7 @@ def test_crc32_of_all_lengths() -> None:
 
 @pytest.mark.slow
 def test_a_restricted_cpu_gets_the_tables() -> None:
-    """numba may be told to compile for less than the CPU has: the instruction would then not even compile."""
+    """numba may be configured to compile for less than the CPU has: the instruction would then not even compile."""
     program = (
         "import numpy as np\n"
         "from duralog.format.record_batch import encode\n"

@@ -1,4 +1,4 @@
-"""The v2 decode kernel, called directly: its checks one by one, its limits, and how it goes on after a stop.
+"""The v2 decode kernel, called directly: its checks one by one, its limits, and how it continues after a stop.
 
 That it agrees with the reference on any bytes: `test_kernel_twins`.
 """
@@ -114,7 +114,7 @@ GOOD = record(key=field(b"key"), value=field(b"value"))
     ],
 )
 def test_a_bad_record(bad: bytes, expected: Fault) -> None:
-    """It is told at its first byte, and nothing of its batch is kept; the batch before it is."""
+    """The fault is at its first byte, and nothing of its batch is kept; the batch before it is."""
     decoded = decode([GOOD, GOOD + bad], [1, 2])
     assert (decoded.fault, decoded.batch, decoded.record) == (expected, 1, 1)
     assert decoded.position == 3 + 2 * len(GOOD)

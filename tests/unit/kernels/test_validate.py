@@ -1,4 +1,4 @@
-"""The kernel that looks at a batch before it is appended: what it tells of good ones, and each of its checks.
+"""The kernel that looks at a batch before it is appended: its result for good ones, and each of its checks.
 
 That it agrees with the reference on any bytes: `test_validation_twins`.
 """

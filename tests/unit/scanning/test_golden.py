@@ -61,7 +61,7 @@ def test_every_record_that_kafka_saw_comes_once() -> None:
 
 
 def kafkas_offsets(folder: Path) -> list[int] | None:
-    """Of all data records; None if Kafka's reader has not told of every segment."""
+    """Of all data records; None if Kafka's reader has not reported every segment."""
     logs = sorted(folder.glob("*.log"))
     truths = [log.with_name(f"{log.stem}.truth.jsonl.gz") for log in logs]
     if not all(truth.exists() for truth in truths):

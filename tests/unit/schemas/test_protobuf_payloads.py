@@ -217,7 +217,7 @@ def test_an_entry_of_a_map_without_a_value_has_the_default():
 
 
 def test_a_required_field_that_is_missing_is_null() -> None:
-    """Beside what ptars does not take: protobuf writes no message without its required fields, unless told to."""
+    """Beside what ptars does not take: protobuf writes no message without its required fields, unless forced to."""
     text = """syntax = "proto2"; message A { required int32 id = 1; map<string, B> items = 2; } message B {}"""
     decoder = PayloadDecoder(DecoderPlan(format=Format.PROTOBUF, reader=proto(text)))
     decoded = decoder.decode(pa.array([b"\x12\x03\x0a\x01k", b"\x08\x05"]))

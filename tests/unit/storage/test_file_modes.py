@@ -1,4 +1,4 @@
-"""Who may read the files of a directory: the metadata its owner alone, logs whoever the umask lets."""
+"""Permissions of the files of a directory: metadata for its owner only, logs by the umask."""
 
 from __future__ import annotations
 

@@ -380,7 +380,7 @@ def test_a_grandchild_is_refused_as_its_parent_is(store: Store) -> None:
 
 
 def test_a_compaction_that_ends_in_a_child_removes_nothing(path: Path) -> None:
-    """It forks where the caller is told how far it is, so the child is in the middle of it, too."""
+    """It forks in the progress callback, so the child is in the middle of it, too."""
     with duralog.open(path, {**CONFIG, "log.cleaner.enable": False}) as store:
         store.create_topic("orders", 1, {"cleanup.policy": "compact"})
         log = store.partition("orders", 0)

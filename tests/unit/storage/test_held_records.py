@@ -1,4 +1,4 @@
-"""The built-in retention, which nobody chose, deletes nothing that was due when the directory was opened."""
+"""The built-in default retention deletes nothing that was due when the directory was opened."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def test_who_asks_for_retention_gets_it(directory: Directory) -> None:
 
 
 def test_a_log_that_cannot_be_measured_is_held(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening goes on, and when the disk answers again nothing is gone."""
+    """Opening continues, and when the disk answers again nothing is missing."""
     old_directory(directory)
 
     def fail(_segment: object) -> int:

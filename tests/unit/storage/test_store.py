@@ -528,7 +528,7 @@ def test_topics_too_much_alike_are_served_though_kafka_would_not(
 def test_a_copied_folder_loses_nothing_in_the_background(
     directory: Directory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its topic may have kept records for ever: a default of seven days, which nobody gave, must not delete them."""
+    """Its topic may have kept records for ever: a default of seven days must not delete them."""
     with directory.open() as store:
         store.create_topic("orders", 1, {"retention.ms": -1})
         log = store.partition("orders", 0)
@@ -689,7 +689,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished(directory: Directory, t
 def test_a_folder_of_another_topic_does_not_go_with_a_deleted_one_of_its_name(
     directory: Directory, tmp_path: Path
 ) -> None:
-    """Somebody put a partition of a backup beside what a crash has left of a deletion."""
+    """A partition of a backup was put next to the leftovers of an interrupted deletion."""
     other = Directory(tmp_path / "other", directory.clock)
     with other.open() as store:
         other_id = store.create_topic("orders", 2)

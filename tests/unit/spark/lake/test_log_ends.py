@@ -133,7 +133,7 @@ def test_a_log_that_was_compacted_is_the_same(data: Path, keys: int) -> None:
 
 
 def test_a_leader_that_took_over_below(data: Path) -> None:
-    """The log was compacted since, so that its batches tell nothing. The epochs do."""
+    """The log was compacted since, so that its batches prove nothing. The epochs do."""
 
     def take_over(log: duralog.PartitionLog) -> None:
         log.truncate_to(15)
@@ -152,7 +152,7 @@ def test_a_leader_that_took_over_below(data: Path) -> None:
 
 
 def test_a_topic_that_was_made_again_without_an_id(data: Path) -> None:
-    """A copy of the logs alone: nothing tells the id of a topic."""
+    """A copy of the logs alone: the id of the topic is unknown."""
 
     def copied(name: str) -> Path:
         folder = data.parent / name / "events-0"

@@ -210,7 +210,7 @@ def test_a_disk_that_fills_up(room: int) -> None:
 
 
 def test_an_error_says_whether_the_rows_will_be_there() -> None:
-    """A write without a name would be there twice if somebody took it for undone."""
+    """A write without a name would be duplicated if it counted as undone."""
     chosen = options()
     before = first_write(chosen)
     staged = stage(chosen, rows("new"), batch=7, files=before)

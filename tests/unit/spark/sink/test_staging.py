@@ -1,4 +1,4 @@
-"""Staged files: their names, which nobody takes for anything else, and what a task that fails leaves."""
+"""Staged files: their unmistakable names, and what a failed task leaves."""
 
 from __future__ import annotations
 

@@ -465,7 +465,7 @@ def test_non_consecutive_offsets_are_reassigned(codec: Codec) -> None:
 
 
 def test_timestamps_count_from_the_first_record() -> None:
-    """In a batch that is built anew, wherever they counted from before."""
+    """In a rebuilt batch, whatever they were relative to before."""
     times = [NOW - 40, NOW + 7]
     batch = with_field(record_batch.encode([Record(timestamp_ms=time) for time in times]), "base_timestamp", NOW)
     read = [record.timestamp_ms for record in records_of(batch)]
@@ -480,7 +480,7 @@ def test_timestamps_count_from_the_first_record() -> None:
 
 
 def test_a_time_that_all_records_share_becomes_their_own() -> None:
-    """Of a batch of log append time that is taken (see above) and packed anew."""
+    """Of a batch of log append time that is accepted (see above) and recompressed."""
     batch = record_batch.encode(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time_ms=NOW + 8)
     data = written(appended(batch, compression_type="gzip"))
     assert [record.timestamp_ms for record in records_of(data)] == [NOW + 8] * 3

@@ -120,7 +120,7 @@ def test_something_called_log_in_a_directory_does_not_make_it_a_partition(store:
 
 
 def test_a_link_to_a_log_that_is_not_there(store: Path) -> None:
-    """As of a disk that is not mounted. A file that somebody removes meanwhile is a note."""
+    """As of a disk that is not mounted. A file that is removed meanwhile is a note."""
     log = store / "plain-0" / "00000000000000000000.log"
     log.unlink()
     log.symlink_to(store.parent / "disk" / "0.log")
@@ -167,7 +167,7 @@ def test_half_a_batch(store: Path) -> None:
 
 
 def test_an_offset_of_the_next_segment(store: Path) -> None:
-    """Offsets are outside of the checksum: only their place tells that they are wrong."""
+    """Offsets are outside of the checksum: only their order shows that they are wrong."""
     folder = store / "plain-0"
     log = folder / "00000000000000003229.log"
     batch = record_batch.encode([Record(value=b"x")], base_offset=6000, leader_epoch=0)
@@ -385,7 +385,7 @@ def test_a_log_of_garbage_is_not_listed_without_end(store: Path) -> None:
 
 
 def test_stopping_in_the_middle(store: Path) -> None:
-    """Whoever stops listening ends the work: no thread stays behind."""
+    """Closing the iterator ends the work: no thread is left."""
     before = set(threading.enumerate())
     run = Verification(str(store)).run()
     next(run)

@@ -151,7 +151,7 @@ def state(cleaner: Cleaner, topic: str) -> PartitionState:
 
 
 class Held:
-    """A compaction that goes on until it may end, or must stop."""
+    """A compaction that runs until it may end, or must stop."""
 
     def __init__(self) -> None:
         self.began = threading.Event()
@@ -165,7 +165,7 @@ class Held:
 
 
 class Thread(threading.Thread):
-    """One that tells what it was ended by."""
+    """One that records what ended it."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The memory of a large map is used again, by one compaction at a time, and given back when nobody needs it."""
+"""The memory of a large map is used again, by one compaction at a time, and freed when unused."""
 
 from __future__ import annotations
 

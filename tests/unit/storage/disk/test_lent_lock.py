@@ -70,7 +70,7 @@ def state_found(process: subprocess.Popen[str]) -> str:
 
 
 def asks_for_the_directory(path: Path) -> str:
-    """What another process is told that wants the directory for itself, as a store or Kafka does."""
+    """The error for another process that wants the directory for itself, as a store or Kafka does."""
     done = subprocess.run([sys.executable, "-c", LOCKER, str(path)], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 

@@ -1,4 +1,4 @@
-"""Somebody removes `.lock` while a store is open: a second writer may come, so the first one stops writing."""
+"""`.lock` is removed while a store is open: a second writer may lock a new one, so the first one stops writing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Work on many partitions at once: all are tried, failures are told apart, progress is shown, an end is an end."""
+"""Work on many partitions at once: all are tried, failures are reported per partition, progress is shown, and an
+interrupt ends the work."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_file_is_found_under_its_final_name(disk: CrashingFiles, shadow: Shado
 
 def test_a_folder_counts_as_it_was_when_its_names_held_still(disk: CrashingFiles) -> None:
     class Restless(CrashingFiles):
-        """Somebody renames a file while the folder is listed, the first few times."""
+        """A file is renamed while the folder is listed, the first few times."""
 
         renames = 3
 

@@ -1,4 +1,4 @@
-"""Transaction indexes that are missing, empty or too short: whoever reads committed records sees what was committed."""
+"""Transaction indexes that are missing, empty or too short: readers of committed records see exactly those."""
 
 from __future__ import annotations
 

@@ -441,7 +441,7 @@ def test_other_configs_count_from_the_next_append_on(tmp_path: Path) -> None:
 
 
 class Disk(LocalFileSystem):
-    """A disk that refuses what it is told to."""
+    """A disk that fails the chosen operations."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -183,7 +183,7 @@ def test_an_interrupted_flush_is_completed_by_the_next(tmp_path: Path, interrupt
 
 
 class Interrupted(Counting):
-    """Somebody presses Ctrl-C while this file or folder is synced for the first time."""
+    """Ctrl-C is pressed while this file or folder is synced for the first time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A cluster metadata log damaged at its very start, or at its end: who reads is told, who writes loses nothing."""
+"""A cluster metadata log damaged at its very start, or at its end: readers get a warning, writers lose nothing."""
 
 from __future__ import annotations
 

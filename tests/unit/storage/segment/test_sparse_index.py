@@ -236,7 +236,7 @@ def test_a_read_only_index_is_not_written(path: str) -> None:
 
 def test_the_last_entry_of_an_index_that_its_owner_cuts_at_this_moment(path: str) -> None:
     class Late(LocalFileSystem):
-        """Tells the size that the file had before it was cut."""
+        """Reports the size that the file had before it was truncated."""
 
         def entry(self, path: str) -> Entry | None:
             found = super().entry(path)
