@@ -160,7 +160,7 @@ class Broker:
         )
 
     def on_fork(self) -> None:
-        # None of its callbacks runs: what they would close belongs to the parent.
+        # Its callbacks do not run: they would close objects of the parent.
         self._opened.pop_all()
         if self._is_open:
             self._is_open = False
@@ -227,7 +227,7 @@ class Broker:
         # The workers close first, then the connections: the coordinators close when no client is left.
         for part in (self.groups, self.server, self._workers):
             opened.callback(part.close)
-        # Now: a change that finds no thread would leave all later ones waiting for it.
+        # Now: a change without a thread would block all later ones.
         self._workers.start()
 
     def _make_authorizer(self) -> Authorizer | None:

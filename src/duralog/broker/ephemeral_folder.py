@@ -1,4 +1,4 @@
-"""The directory of a broker that keeps nothing: created at its start, removed at its end.
+"""The temporary directory of a broker: created at its start, removed at its end.
 
 A killed broker cannot remove it. So each start removes abandoned directories: those of the same user with this prefix
 that no process has locked. A running broker holds a lock on its directory, which ends with the process.

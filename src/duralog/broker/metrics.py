@@ -71,7 +71,7 @@ class LoopFigures:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredParts:
-    """What a scrape reads."""
+    """The parts that a scrape reads."""
 
     runtime: Runtime
     server: Server

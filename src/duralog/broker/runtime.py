@@ -1,4 +1,4 @@
-"""What every part of a broker works with. The parts themselves, from topics to coordinators, are made on top of it."""
+"""The shared environment of all parts of a broker. The parts, from topics to coordinators, are built on it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The audit log: who changed what, and who was refused."""
+"""The audit log: changes, refusals and failed log-ins."""

@@ -1,4 +1,4 @@
-"""Which APIs change something that the audit log records, and what a request and its answer say about it.
+"""Extracts the changes for the audit log from requests and their answers.
 
 Records, committed offsets and the membership of groups are not recorded: they change all the time.
 """

@@ -1,14 +1,14 @@
-"""The files of the audit log: JSON lines, written by a thread of its own.
+"""The files of the audit log: JSON lines, written by a separate thread.
 
 Changes are in one file, refusals and failed logins in another next to it: clients without permissions cause those, and
-must not be able to rotate the history of changes away, however long they try.
+must not be able to rotate out the history of changes.
 
 `AuditLog.write` never blocks and never fails. Entries wait in a bounded queue. If the queue is full, or a file cannot
-be written, entries are dropped, counted, and the number is written as an entry of its own as soon as that is possible.
+be written, entries are dropped, counted, and their number is written in an entry as soon as possible.
 Only changes may use the last half of the queue.
 
-If the process dies, the entries in the queue are lost; entries that were written stay. A line that was cut is skipped
-by readers (`duralog.broker.audit.rotated_file`).
+If the process dies, the entries in the queue are lost; entries that were written stay. Readers skip truncated lines
+(`duralog.broker.audit.rotated_file`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class AuditLog:
         self._warned_ms: int | None = None
         try:
             self._changes = RotatedFile(self.path, max_bytes=max_bytes, max_files=max_files)
-            # A terminal or a pipe takes everything.
+            # A terminal or a pipe can always be written to.
             self._refusals = self._changes
             if self.path.is_file():
                 self._refusals = RotatedFile(refusals_of(self.path), max_bytes=max_bytes, max_files=max_files)
@@ -149,7 +149,7 @@ class AuditLog:
         return report if reason is None else {**report, "detail": reason}
 
     def _warn_of_dropped(self, *, is_last: bool = False) -> None:
-        """One line in ten seconds: clients can cause it."""
+        """At most one line in ten seconds, since clients can cause it."""
         now_ms = self._clock_ms()
         is_due = is_last or self._warned_ms is None or abs(now_ms - self._warned_ms) >= _WARNING_INTERVAL_MS
         if self._unlogged and is_due:
@@ -196,7 +196,7 @@ def _time_text(time_ms: int) -> str:
 
 
 def _line(entry: Entry) -> bytes:
-    """One line of ASCII: what clients choose cannot end a line, and long texts are cut."""
+    """One line of ASCII: input of clients cannot end a line, and long texts are truncated."""
     return json.dumps({name: _cut(value) for name, value in entry.items()}).encode() + b"\n"
 
 

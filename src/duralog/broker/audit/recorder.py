@@ -1,4 +1,4 @@
-"""What goes into the audit log: entries for changes, refused operations and failed logins.
+"""Writes entries for changes, refused operations and failed log-ins to the audit log.
 
 | field | what |
 |---|---|
@@ -6,7 +6,7 @@
 | `event` | `change`, `refusal`, `login failure` or `dropped` |
 | `principal`, `host`, `client_id`, `listener` | who, and from where |
 | `api` | the request by Kafka's name |
-| `operation` | of a refusal: what the principal may not do |
+| `operation` | of a refusal: the refused operation |
 | `resource_type`, `resource` | with what |
 | `count`, `resources` | of a refusal of several resources: their number, and the names of the first |
 | `result` | the name of Kafka's error code; `NONE` for a change that was made, `SSL_HANDSHAKE_FAILED` for TLS |
@@ -50,7 +50,7 @@ class Changed(NamedTuple):
 
 
 class _Refused:
-    """What a request was refused, of one operation and resource type."""
+    """The refusals of a request, for one operation and resource type."""
 
     __slots__ = ("count", "names", "request")
 

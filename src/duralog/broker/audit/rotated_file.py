@@ -1,4 +1,4 @@
-"""A file of lines that is rotated by size: `audit.log.1` is the youngest of the rotated ones.
+"""A file of lines that is rotated by size: `audit.log.1` is the newest of the rotated ones.
 
 All of them can be read by their owner only. If the process dies, lines that were appended stay. A line that was cut by
 a crash or a full disk is ended when the file is opened again.

@@ -1,1 +1,1 @@
-"""Who may do what: access control entries, the rules of each API, and the gate in front of the handlers."""
+"""Authorization: access control entries, the rules of each API, and the gate in front of the handlers."""

@@ -1,4 +1,4 @@
-"""Decides by the access control entries who may do what. Kafka's `StandardAuthorizer`.
+"""Decides by the access control entries. Kafka's `StandardAuthorizer`.
 
 | question | answer |
 |---|---|
@@ -104,7 +104,7 @@ class Authorizer:
         self._on_refusal = on_refusal
         self._decisions: dict[_Key, bool] = {}
         self._has_entries: dict[_Sender, bool] = {}
-        """Whether there is a name for which the sender may be allowed it."""
+        """Whether the sender may be allowed it for any name."""
         self._indexes: dict[int, _Index] = {}
         self.writable: dict[tuple[int, str, int], set[bytes]] = {}
         """Topics that a sender may write to, as its Produce requests of a version name them: see `remember_writable`.
@@ -141,7 +141,7 @@ class Authorizer:
         return decision
 
     def remember_writable(self, request: Request, topics: Collection[bytes]) -> None:
-        """The sender may write to these topics: its next request need not ask again, until the entries change."""
+        """The sender may write to these topics: its next requests skip the check, until the entries change."""
         topics = [topic for topic in topics if len(topic) <= _LONGEST_CACHED_NAME]
         self._writable_left -= len(topics) + 1
         if self._writable_left < 0:
@@ -158,7 +158,7 @@ class Authorizer:
         self._writable_left = _MOST_DECISIONS
 
     def shows(self, request: Request, operation: int, resource_type: int, name: str) -> bool:
-        """The same, for what is left out of an answer without an error: nothing is reported."""
+        """The same, for elements that are left out of an answer without an error: nothing is reported."""
         principal = request.principal
         key = (principal.name, principal.type, request.client_host, operation, resource_type, name)
         decision = self._decisions.get(key)
@@ -268,7 +268,7 @@ class Authorizer:
 
 
 def _principals(principal: Principal) -> tuple[str, str]:
-    """What an entry may name for it to count."""
+    """The principals by which an entry applies to the sender."""
     return str(principal), EVERYONE
 
 

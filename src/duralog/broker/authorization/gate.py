@@ -21,12 +21,12 @@ Handle = Callable[[Request], Answer]
 
 class Gate:
     def __init__(self, guard: Guard | None, recorder: AuditRecorder | None) -> None:
-        """Without a guard everyone may do everything; without a recorder nothing is recorded."""
+        """Without a guard everything is allowed; without a recorder nothing is recorded."""
         self._guard = guard
         self._recorder = recorder
 
     def __call__(self, api: Api, handle: Handle) -> Handle:
-        """What is called in place of the handler."""
+        """The wrapped handler."""
         if self._recorder is not None and api.name in CHANGES:
             handle = partial(_recorded, api, handle, self._recorder)
         if self._guard is not None:

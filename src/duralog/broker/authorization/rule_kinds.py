@@ -1,13 +1,14 @@
-"""What rules are made of: each kind takes what it needs from the table in `rules`, and works for any API.
+"""Kinds of rules: each gets its arguments from the table in `rules`, and works for any API.
 
 A rule sees a request before its handler does. It returns
 
 - None: the handler gets the request as it is,
-- the fields of an answer: the handler does not get the request at all,
-- an `Amend`: the handler gets what the rule has left of the request, and `Amend` completes its answer.
+- the fields of an answer: the handler does not get the request,
+- an `Amend`: the handler gets the rest of the request, and `Amend` completes its answer.
 
-What a rule takes out of a request is answered by the API's own `refuse`, so that a refusal has the same shape as any
-other error. Names that the sender may not see are never looked up: an answer does not depend on whether they exist.
+Elements that a rule removes from a request are answered by the API's own `refuse`, so that a refusal has the same shape
+as any other error. Names that the sender may not see are never looked up: an answer does not depend on whether they
+exist.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ ERROR_TEXTS: Mapping[int, str] = {
 
 
 def anyone(_: Guard, __: Api, ___: Request) -> None:
-    """Every client may ask."""
+    """Allowed for every client."""
 
 
 def in_handler(_: Guard, __: Api, ___: Request) -> None:
@@ -70,7 +71,7 @@ def in_handler(_: Guard, __: Api, ___: Request) -> None:
 
 
 def all_of(*rules: Rule) -> Rule:
-    """One after the other. The first that refuses the request ends it."""
+    """Applies the rules in order. The first refusal ends the request."""
 
     def check(guard: Guard, api: Api, request: Request) -> Fields | Amend | None:
         amends: list[Amend] = []
@@ -191,7 +192,9 @@ def add_results(answered: str, results: Sequence[Fields], *, first: bool = False
 def hide(
     operation: Operation, resource_type: ResourceType, answered: str, name: str, *, unless: Operation | None = None
 ) -> Rule:
-    """What the sender may not see is left out of the answer, unless it may do the operation on the cluster."""
+    """Elements that the sender may not see are left out of the answer, unless it may do the operation on the
+    cluster.
+    """
 
     def check(guard: Guard, _: Api, request: Request) -> Amend | None:
         authorizer = guard.authorizer

@@ -1,7 +1,7 @@
-"""What each API demands of its sender, by Kafka's rules. An API without a rule is not served.
+"""The permissions that each API needs, by Kafka's rules. An API without a rule is not served.
 
-The operations are on the resources that a request names: a test holds every handler to have a rule here, and another
-one compares what a client without a permission gets with Kafka.
+The operations are on the resources that a request names: a test checks that every handler has a rule here, and another
+one compares the answers for clients without permissions with Kafka's.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def topic_name(guard: Guard, topic: Any) -> str | None:
 
 
 def refused_topics(guard: Guard, request: Request, operation: Operation, names: Iterable[str | None]) -> set[str]:
-    """Those that the sender may not do this with. Each is asked for and reported once."""
+    """Those that the sender may not do this with. Each is checked and reported once."""
     return {
         name
         for name in dict.fromkeys(names)

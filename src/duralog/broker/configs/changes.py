@@ -38,7 +38,7 @@ DONE = Fault(codes.NONE, None)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a client wants for one resource."""
+    """A requested change of one resource."""
 
     resource_type: int
     name: str
@@ -179,7 +179,7 @@ def broker_fault(store: Store, name: str, changes: Mapping[str, str | None]) -> 
     )
     if fault is not None:
         return fault
-    # What was stored before, by a broker that did not refuse it, must not keep other configs from being changed.
+    # An invalid value that was stored earlier must not block changes of other configs.
     known = before.lock_outs()
     for config, reason in after.lock_outs().items():
         if config not in known or changes.get(config) is not None:

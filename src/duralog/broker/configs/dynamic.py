@@ -1,7 +1,7 @@
 """Which broker configs may be changed while the broker runs, by Kafka's rules, and why a change is refused.
 
-What is set here is kept in the cluster metadata, also if duralog does not use it: a Kafka that is started on the
-directory does. An unknown name is kept as well, as in Kafka, where plugins may read it.
+Values are stored in the cluster metadata, even if duralog does not use them: Kafka, started on the directory, does. An
+unknown name is kept as well, as in Kafka, where plugins may read it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _CLEANER_THREADS = "log.cleaner.threads"
 _LEAST_MEMORY = 1 << 20
 _CONFIG_EXCEPTION = "org.apache.kafka.common.config.ConfigException"
 _NO_NAME = "for configuration Invalid dynamic configuration"
-"""Kafka takes one exception for the value of another, and its message for a name."""
+"""Kafka passes one exception as the value of another, and its message as the name."""
 _BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Dynamic in Kafka, which opens and closes ports then. Here that happens at the start."""
 CHANGEABLE_CONFIGS = DYNAMIC_CONFIGS - _BOUND_AT_START
@@ -173,7 +173,7 @@ def _together_fault(names: Set[str], asked_for: BrokerConfig) -> str | None:
 def _reconfiguring_fault(
     changes: Mapping[str, str | None], config: BrokerConfig, asked_for: BrokerConfig
 ) -> str | None:
-    """What the parts of a running Kafka refuse that the change is for."""
+    """Refusals by the reconfigurable parts of a running Kafka."""
     for name, text in changes.items():
         if text is not None and _plain_name(name) in _NEVER_ZERO and int(text) == 0:
             return _exception(f"Invalid {_plain_name(name)} 0")

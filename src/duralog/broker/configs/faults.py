@@ -1,4 +1,4 @@
-"""Why configs are refused, in Kafka's own texts, which clients and tools show to people."""
+"""Why configs are refused, in Kafka's texts, which clients and tools show."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The loggers of this process, as clients see and set their levels: the root and those of duralog.
 
-What is set lasts until the process ends, as in Kafka.
+Changed levels last until the process ends, as in Kafka.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _HIDDEN = frozenset(
         "super.users",
     }
 )
-"""Configs that exist and that Kafka does not list."""
+"""Existing configs that Kafka does not list."""
 _GO_TOGETHER = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
@@ -106,7 +106,7 @@ def has_stored_effect(config: BrokerConfig, name: str) -> bool:
 
 
 def _always_given(store: Store) -> dict[str, str]:
-    """What a node has whether it was given or not: Kafka does not start without."""
+    """Configs that every node has, even if not given: Kafka does not start without them."""
     node_id = str(store.node_id)
     return {"node.id": node_id, "broker.id": node_id, "log.dirs": ",".join(store.paths)}
 

@@ -1,4 +1,4 @@
-"""An unchanged `server.properties` for a broker: what is refused, and what is reported to have no effect.
+"""Reads a `server.properties` for a broker: refuses some configs, and reports those without effect.
 
 A config by which Kafka would protect clients or data must not be dropped silently: it is refused. All other configs
 without an effect are listed in one line.

@@ -3,7 +3,7 @@
 A fetch that cannot be answered at once is registered with each of its partitions. An append wakes the fetches of its
 own partition and no others. A woken fetch is checked after the request that appended is done, so that one Produce to
 many partitions counts as one. When the fetch is answered, times out or loses its client, it is removed everywhere. An
-error in the check becomes the answer: no client waits in vain.
+error in the check becomes the answer, so that no client waits forever.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Fetch:
         self.max_wait_ms = max_wait_ms
         self.session = session
         self.session_epoch = 0 if session is None else session.epoch
-        """What the session expects next, unless another request uses it meanwhile."""
+        """The expected next epoch of the session, unless another request uses it meanwhile."""
         self.wants_session = wants_session
         self.quota = quota
-        """What the client may be sent; None if there is no limit."""
+        """The quota of the client; None if there is no limit."""
 
 
 class Fetches:
@@ -103,7 +103,7 @@ class Fetches:
         )
 
     def answer_to(self, later: DelayedAnswer, fetch: Fetch, reading: Reading) -> None:
-        """Answer with what was read. What has to be scanned first is scanned on a worker thread."""
+        """Answer with what was read. A scan that is needed first runs on a worker thread."""
         if not reading.unscanned:
             later.answer(self.answer(fetch, reading))
             return

@@ -1,7 +1,7 @@
-"""Reading for a Fetch: which bytes of which files answer it, and the error of each partition that has none.
+"""Reading for a Fetch: the file slices of the answer, and the error of each partition without one.
 
 Records are not decoded: a result names a slice of a file, which goes to the client unchanged. It may start before the
-requested offset and end inside of a batch. The first batch of an answer is always whole, however large.
+requested offset and end inside of a batch. The first batch of an answer is always complete, however large.
 
 Partitions that do not exist come at the end of an answer, those of unknown ids first, and do not keep a fetch from
 waiting; any other error is answered at once. That is Kafka's order, and so is that of the checks: topic id, replica,

@@ -71,7 +71,7 @@ class FetchSession:
             self.wanted.pop(key, None)
 
     def sent(self, results: Iterable[FetchedPartition]) -> None:
-        """Remember what the client will know after this answer."""
+        """Remember the client's state after this answer."""
         for result in results:
             one = result.wanted
             remember(result)
@@ -80,7 +80,7 @@ class FetchSession:
 
 
 def remember(result: FetchedPartition) -> None:
-    """What the client knows of the partition after this. After an error, nothing: it is sent again."""
+    """Remember the client's state of the partition. After an error, none: it is sent again."""
     one = result.wanted
     one.sent_high_watermark = NO_OFFSET if result.error_code else result.high_watermark
     one.sent_start_offset = result.start_offset
@@ -127,7 +127,7 @@ class FetchSessions:
             self.partition_count -= session.counted
 
     def let_go_of_deleted(self) -> None:
-        """A session whose client is gone may stay for long; the logs that it has read must not, once they are deleted.
+        """A session may stay long after its client has left, but it must not keep deleted logs.
 
         REQUIRES: `Partition.is_gone` is right for every partition.
         """

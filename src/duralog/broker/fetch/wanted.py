@@ -79,7 +79,7 @@ class Wanted:
 
 
 class FetchedPartition(NamedTuple):
-    """What a partition is answered with. The defaults are those of one that cannot be read."""
+    """The result of a partition. The defaults are those of one that cannot be read."""
 
     wanted: Wanted
     error_code: int = error_codes.NONE

@@ -1,7 +1,7 @@
 """The topics that a member of a classic group reads, from the bytes that Kafka's consumers exchange in it.
 
 The group treats them as opaque. The coordinator decodes them, since the offsets of topics that are read must not
-expire. They come from clients: whatever is not a subscription is None.
+expire. They come from clients: anything else is None.
 """
 
 from __future__ import annotations

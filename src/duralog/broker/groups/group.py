@@ -1,4 +1,4 @@
-"""What all kinds of groups have in common: classic, consumer, and those that are not served.
+"""The interface of all kinds of groups: classic, consumer, and those that are not served.
 
 A group knows its members. Its committed offsets are kept apart from it, in the `OffsetTable`: they stay when a group
 changes its kind. All groups live on the loop's thread.

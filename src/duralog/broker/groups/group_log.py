@@ -48,7 +48,7 @@ _CLIENT_CODES = {
     RECORD_LIST_TOO_LARGE: UNKNOWN_SERVER_ERROR,
     INVALID_FETCH_SIZE: UNKNOWN_SERVER_ERROR,
 }
-"""What a member gets if the append fails: errors that make it retry, or look for its coordinator again."""
+"""The error code for a member if the append fails: it makes the member retry, or look up its coordinator again."""
 
 
 class GroupLog:

@@ -4,9 +4,9 @@ The state is read from the partition of the group, to its end: committed transac
 for its transaction to end. A broker that is started on the directory afterwards, this one or Kafka, finds what it would
 have written itself.
 
-The log may have members that never left: consumers that were connected when the broker stopped. One that comes back
-would continue from its own position, and commit that over what was set meanwhile. So a group with members is left
-alone, unless they are removed as well: then they are refused when they come back, join again, and fetch the offsets.
+The log may have members that never left: consumers that were connected when the broker stopped. A consumer that
+reconnects would continue from its own position, and overwrite the new offsets. So a group with members is refused,
+unless they are removed as well: then they are rejected when they reconnect, join again, and fetch the offsets.
 
 REQUIRES: no other process writes to the log. A batch is in the log as a whole or not at all after a crash. A deletion
 that was interrupted is completed when it is run again.
@@ -67,7 +67,7 @@ class StoredGroup:
 
     @property
     def is_share_group(self) -> bool:
-        """A share group must be left alone: half of it is in a topic that only Kafka writes to."""
+        """A share group must not be changed: part of its state is in a topic that only Kafka writes to."""
         return isinstance(self._group, ShareGroup)
 
     @property

@@ -159,7 +159,7 @@ class StreamsGroup(UnservedGroup):
         pass
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A member that may still come back may read any topic."""
+        """A member that may still reconnect may read any topic."""
         del topic
         return not self.is_empty
 

@@ -1,8 +1,8 @@
-"""One client: what it has sent, what is still to be sent to it, and when it is closed.
+"""One client connection: its requests, its pending answers, and when it is closed.
 
 One request at a time is in progress, as in Kafka, so that answers keep the order of the requests. While a request
-waits for its answer, or an answer waits for the client to read, nothing more is read from this client: it is slowed
-down by the network, and costs no more memory than what it has sent already.
+waits for its answer, or an answer waits for the client to read, nothing more is read from this client: the network
+slows it down, and it uses no more memory than it has sent already.
 
 | what the client does | what happens |
 |---|---|
@@ -260,7 +260,7 @@ class Connection:
         self._handle_frames()
 
     def _go_on(self) -> None:
-        """Continue with what the client has sent meanwhile, else with what it will send."""
+        """Continue with received data, otherwise wait for more."""
         if self.is_closed or self._later is not None or self._outgoing or self.waits_for_memory or self.is_muted:
             return
         self.waits_for_room = self.waits_for_turn = False
@@ -322,7 +322,7 @@ class Connection:
             self._count_memory()
 
     def mute(self, milliseconds: int) -> None:
-        """Handle nothing more of this client for a while: it has exceeded a quota."""
+        """Handle no requests of this client for a while: it has exceeded a quota."""
         if self.is_closed:
             return
         self.is_muted = True
@@ -380,7 +380,7 @@ class Connection:
             if parts is Silence.CLOSE:
                 self.close(*(self._ending or _NO_ANSWER))
             else:
-                # What has arrived already is handled before anything else is read.
+                # Data that has already arrived is handled before anything else is read.
                 self.waits_for_turn = True
                 self._count_memory()
                 self._server.loop.call_soon(self.go_on)

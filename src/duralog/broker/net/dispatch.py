@@ -1,4 +1,4 @@
-"""From a frame to its handler, and from the handler's answer to the parts that are sent.
+"""Dispatches frames to handlers, and encodes the handlers' answers.
 
 Unserved requests are treated as in Kafka: an ApiVersions request of an unknown version is answered in version 0, so
 that the client can choose another; every other unknown API or version, and a body that does not fit its version, ends

@@ -118,14 +118,14 @@ class RequestMemory:
         return True
 
     def change(self, more_bytes: int) -> None:
-        """So much more is held than before, or less."""
+        """Change the memory in use by this number of bytes."""
         self.used_bytes += more_bytes
         self.is_short = self.used_bytes - self._reserved_bytes > self._most_large_bytes
         if more_bytes <= 0 and self._waiting:
             self._grant_soon()
 
     def give_back(self, holder: Holder) -> None:
-        """A connection has its request, or is closed: it needs nothing of the reserve any more."""
+        """Return the reserve of a connection that has its request, or is closed."""
         self._reserved_bytes -= holder.reserved_bytes
         holder.reserved_bytes = 0
         self.change(0)

@@ -52,7 +52,7 @@ _IPV4_IN_IPV6 = "::ffff:"
 
 
 class _WayIn(NamedTuple):
-    """What a listener gives to its connections."""
+    """The settings of a listener for its connections."""
 
     node: Node
     security: ListenerSecurity | None

@@ -1,4 +1,4 @@
-"""What the loop runs at a later time. Only the loop's thread uses timers.
+"""Timers of the event loop. Only the loop's thread uses them.
 
 Most timers are cancelled before they are due (a fetch that found data, a heartbeat that arrived). A cancelled timer
 stays in the heap until its time, but when more than half are cancelled they are removed, so that memory follows the

@@ -1,4 +1,4 @@
-"""A few threads for what may block: creating and deleting topics, changing configs, recompressing batches.
+"""A few threads for work that may block: creating and deleting topics, changing configs, recompressing batches.
 
 The first is started with the broker, the others when they are needed. The result or error of a task goes to its
 callback on the loop's thread. A task that has started is always finished; `close` waits for it.
@@ -66,7 +66,9 @@ class Workers:
             result, error = None, None
             try:
                 result = work()
-            except BaseException as caught:  # A panic of a native library is not an `Exception`, and a client waits.
+            except (
+                BaseException
+            ) as caught:  # A panic of a native library is not an `Exception`, and the client must get an answer.
                 error = caught if isinstance(caught, Exception) else RuntimeError(error_text(caught))
             self._call_soon(partial(self._finish, then, result, error))
             # An idle thread must not keep alive what the last task held.

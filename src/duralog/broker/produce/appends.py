@@ -1,4 +1,4 @@
-"""What every append of a producer needs, and what its client gets for it."""
+"""The dependencies of a producer's append, and the responses to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The long way of a Produce request: Kafka's checks in Kafka's order, transactions, and appends on worker threads.
+"""The slow path of a Produce request: Kafka's checks in Kafka's order, transactions, and appends on worker threads.
 
-What would keep the loop busy (`long_appends`) is queued with its partition, and the answer waits for it.
+Appends that would block the loop (`long_appends`) are queued per partition on a worker thread; the response is sent
+when they finish.
 
 Kafka's own tools may write to internal topics. Their records are checked first, on a worker thread: one that no
 coordinator can load would stop Kafka's coordinators for good.

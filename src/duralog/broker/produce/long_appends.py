@@ -1,4 +1,4 @@
-"""Which appends of clients would keep the loop busy: those run on a worker thread, queued with their partition.
+"""Decides which appends of clients would block the loop: those run on a worker thread, in the queue of their partition.
 
 These are batches that have to be recompressed, large ones that have to be unpacked, and appends that wait for a flush
 (`flush.messages`). Whether the content of a batch takes long to check shows only during the check: on the loop, such a

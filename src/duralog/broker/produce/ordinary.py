@@ -1,9 +1,8 @@
-"""The short way of a Produce request: known partitions, one batch for each, no transaction, nothing to compress.
+"""The fast path of a Produce request: known partitions, one batch for each, no transaction, nothing to compress.
 
-Nearly every request goes this way, so each step of it counts: four fields of a header are read here and the whole once
+Nearly every request takes this path, so each step counts: four fields of a header are read here and the whole once
 by the log, which takes less time than passing a decoded header on, and no object is made for a batch but its result.
-A request with anything else in it goes the long way as a whole (`checked`); of one that turns out to take long, only
-the batches that do.
+Any other request takes the slow path as a whole (`checked`); batches that turn out to take long do so individually.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _as_response: Callable[[tuple[object, ...]], PartitionResponse] = partial(tuple.
 
 
 def ordinary_appends(partitions: Partitions, version: int, asked: ProduceRequest) -> OrdinaryAppends | None:
-    """Where the records go, if all there is to do is to append them; None if the request has to go the long way."""
+    """Where the records go, if all there is to do is to append them; None if the request has to take the slow path."""
     _, acks, topics = asked
     if acks not in VALID_ACKS:
         return None

@@ -1,1 +1,1 @@
-"""Quotas of users, client ids and addresses: which one applies, how much of it is used, and for how long to wait."""
+"""Quotas of users, client ids and addresses: which one applies, its usage, and the throttle time."""

@@ -56,7 +56,7 @@ RateKey = tuple[str, str, str]
 
 
 class Usage(NamedTuple):
-    """What a client may use, and the rate at which it does: shared with all clients that the quota is for."""
+    """A quota and its current rate, shared by all clients that it is for."""
 
     allowed: float
     rate: WindowedRate

@@ -1,4 +1,4 @@
-"""What a quota can be set for, and which of them a filter selects: Kafka's rules, with Kafka's texts."""
+"""Entities of quotas, and filters of them: Kafka's rules, with Kafka's texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate at which something is used, over windows as in Kafka (`quota.window.num`, `quota.window.size.seconds`).
+"""A usage rate over windows, as in Kafka (`quota.window.num`, `quota.window.size.seconds`).
 
 The rate is the sum of the windows divided by their time. Until all windows have begun, the missing ones count as empty:
 a client may use what its quota allows in all of them at once, and waits afterwards.
@@ -41,7 +41,7 @@ class WindowedRate:
         return not self._windows
 
     def throttle_ms(self, allowed: float, now_ms: float) -> float:
-        """How long to use nothing, until the rate per second is down to what is allowed. 0 if it is."""
+        """How long to pause until the rate per second is within the limit. 0 if it is."""
         self._drop_old(now_ms)
         if not self._windows:
             return 0.0
@@ -61,7 +61,7 @@ class WindowedRate:
 
 
 class TokenBucket:
-    """What may be used at once, refilled at the rate that is allowed. It begins full, and may be overdrawn once."""
+    """A token bucket, refilled at the allowed rate. It begins full, and may be overdrawn once."""
 
     __slots__ = ("_allowed", "_at_ms", "_most", "_tokens")
 

@@ -1,4 +1,4 @@
-"""What the requests of the interface do: register, look up, delete, compare and configure schemas.
+"""Implements the requests of the interface: register, look up, delete, compare and configure schemas.
 
 Values in and out; one thread at a time (`lock`). Ids are counted by context. A schema that is known in the context
 keeps its id under every subject.

@@ -1,4 +1,4 @@
-"""The topic `_schemas` as a registry's memory: what is new in it is read before each request.
+"""The topic `_schemas` as the registry's state: new records are read before each request.
 
 So a record counts from its append on, no matter who made it: this registry, another one that is a client of the broker,
 or the one from which the directory came. The registry's lock lets one thread at a time in.
@@ -25,7 +25,7 @@ _LONGEST_APPEND_SECONDS = 30.0
 
 
 class SchemasLog:
-    """The state that the records add up to, and how more come."""
+    """The state of the records, and its updates."""
 
     def __init__(self, runtime: Runtime, topics: Topics, partitions: Partitions) -> None:
         self._runtime = runtime

@@ -1,1 +1,1 @@
-"""Who a client is: TLS, client certificates, and log-in by SASL. What a client may do is decided elsewhere."""
+"""Authentication: TLS, client certificates, and log-in by SASL. Authorization is separate."""

@@ -1,4 +1,4 @@
-"""How the clients of one listener prove who they are, by its security protocol and its configs.
+"""Authentication of the clients of one listener, by its security protocol and configs.
 
 The configs are followed: a change of the mechanisms, the users of PLAIN or the certificates counts for the next
 connection. Configs that cannot be met are refused at the start, with their names.

@@ -1,8 +1,8 @@
-"""The key of made-up SCRAM salts (`duralog.broker.security.scram`), in a file of the log directory.
+"""The key of fake SCRAM salts (`duralog.broker.security.scram`), in a file of the log directory.
 
 It is kept, so that the salt of an unknown user is the same after a restart, as that of a user is. Only the owner can
-read the file. Kafka leaves files alone that it does not know. Who loses the file loses nothing: a new one is made, and
-the made-up salts are others from then on.
+read the file. Kafka leaves files alone that it does not know. If the file is lost, a new one is created, and the fake
+salts change.
 """
 
 from __future__ import annotations

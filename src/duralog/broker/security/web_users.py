@@ -92,7 +92,7 @@ class UserEntry(NamedTuple):
 
 
 class WebUser(NamedTuple):
-    """Who has proved who it is, and by which line of the file."""
+    """An authenticated user, and the line of the file."""
 
     name: str
     entry: UserEntry

@@ -1,1 +1,1 @@
-"""Topics and partitions of the node, and who leads them."""
+"""Topics and partitions of the node, and their leaders."""

@@ -59,13 +59,13 @@ OnSkipped = Callable[[Skipped], None]
 
 
 def ignore(_: Skipped) -> None:
-    """For readers that have nowhere to report to."""
+    """For readers that do not report skipped records."""
 
 
 def read_log(
     log: PartitionLog, offset: int = 0, on_skipped: OnSkipped = ignore
 ) -> Iterator[LoggedRecord | LoggedMarker]:
-    """What is in a coordinator's log, from an offset on. Damage is raised after what is before it."""
+    """The entries of a coordinator's log from an offset on. Damage is raised after the entries before it."""
     view = log.view
     start_offset = max(offset, view.start_offset)
     for segment, end in view.segments_from(start_offset):

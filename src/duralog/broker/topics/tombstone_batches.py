@@ -1,7 +1,5 @@
-"""Splits tombstones for an internal topic into batches.
-
-A batch that is larger than the topic's `max.message.bytes` is refused as a whole, and what it was to delete would stay
-for ever. So each batch is kept below that, however long the names in the keys are.
+"""Splits tombstones for an internal topic into batches. A batch above the topic's `max.message.bytes` is refused as a
+whole, and its keys would never be deleted. So each batch is kept below that, for names of any length.
 """
 
 from __future__ import annotations

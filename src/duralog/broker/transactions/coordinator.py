@@ -55,7 +55,7 @@ _UNREACHABLE = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABL
 
 
 class ProducerIdentity(NamedTuple):
-    """What a producer gets: an error, or its id and epoch from now on."""
+    """The result for a producer: an error, or its new id and epoch."""
 
     error_code: int
     producer_id: int = NO_PRODUCER_ID

@@ -32,7 +32,7 @@ NewId = Callable[[], int | None]
 
 
 class Producer(NamedTuple):
-    """Who the client says it is."""
+    """The identity that the client claims."""
 
     producer_id: int
     epoch: int

@@ -46,7 +46,7 @@ CompleteOffsets = Callable[[int, int, bool], None]
 
 
 class StateChanges(NamedTuple):
-    """What the end of a transaction changes: its state, and the offsets that wait for it."""
+    """Applies the end of a transaction: its state, and the offsets that wait for it."""
 
     put: Callable[[str, Transaction], None]
     """Gets each new state, after it was written if it has to be."""

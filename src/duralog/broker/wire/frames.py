@@ -1,4 +1,4 @@
-"""Where a request begins and ends in the bytes of a connection, and what its header says.
+"""Splits the bytes of a connection into requests, and decodes their headers.
 
 A frame is a 32-bit size and that many bytes. All connections receive into one large shared buffer, in which every
 complete frame is handled where it lies. There are no sockets here: bytes in, frames out, and "need more" is an ordinary
@@ -42,7 +42,7 @@ class InvalidFrame(DuralogError):
 
 
 class FrameReader:
-    """What one connection has sent and is not handled yet."""
+    """The received and unhandled bytes of one connection."""
 
     __slots__ = ("_area", "_end", "_is_shared", "_needed", "_spares", "_start", "largest_frame_bytes", "owned_bytes")
 

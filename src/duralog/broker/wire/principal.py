@@ -1,4 +1,4 @@
-"""Who sends a request. In Kafka: `KafkaPrincipal`."""
+"""The sender of a request. In Kafka: `KafkaPrincipal`."""
 
 from __future__ import annotations
 

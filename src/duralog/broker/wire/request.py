@@ -1,4 +1,4 @@
-"""What a handler gets and what it may return. There are no sockets here: a test can call a handler directly.
+"""The input and the results of handlers. There are no sockets here: a test can call a handler directly.
 
 A handler returns one of
 

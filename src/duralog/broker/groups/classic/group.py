@@ -1,4 +1,4 @@
-"""A classic group: its generation, its state and what may be done to it.
+"""A classic group: its generation, its state and its checks.
 
 Its members are in `membership`, and how it moves from state to state in `rebalance`.
 
@@ -41,9 +41,9 @@ from duralog.format.internal.coordinator_records import CoordinatorRecord
 class ClassicState(enum.StrEnum):
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
-    """Members have to join again, and their requests wait until all have."""
+    """Members have to join again; their requests wait until all have joined."""
     COMPLETING = "CompletingRebalance"
-    """There is a new generation, and the members wait for what its leader assigns to them."""
+    """There is a new generation, and the members wait for the leader's assignments."""
     STABLE = "Stable"
     DEAD = "Dead"
 

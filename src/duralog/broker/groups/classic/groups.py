@@ -227,7 +227,7 @@ class ClassicGroups:
         if request.skips_assignment:
             joined = self.rebalance.joined(group, member, with_members=is_leader, skip_assignment=is_leader)
         else:
-            # It must not think that it leads: it would assign again, and the other members would not notice.
+            # It must not act as leader: it would assign again, and the other members would not notice.
             joined = {**self.rebalance.joined(group, member, with_members=False), "leader": leader_before}
         group.answer_join(member, joined)
 
@@ -259,7 +259,7 @@ class ClassicGroups:
         if group.is_in(ClassicState.STABLE):
             answer(self.rebalance.assignment_of(group, member))
             return
-        # It has sent the request again, on another connection: the first one must not wait for ever.
+        # It has sent the request again, on another connection: the first one must not wait forever.
         group.answer_sync(member, {"error_code": REBALANCE_IN_PROGRESS, "assignment": b""})
         member.awaiting_sync = answer
         if member.member_id == group.leader_id:

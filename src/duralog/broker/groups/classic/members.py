@@ -34,7 +34,7 @@ class ClassicMember:
     is_new: bool = False
     """It has joined, and does not know its member id yet: it cannot send heartbeats."""
     expires_ms: float = 0.0
-    """By the clock of the timers: without a sign of life until then, it is removed."""
+    """By the clock of the timers: without a request until then, it is removed."""
     timer: Timer | None = None
 
     @property
@@ -51,7 +51,7 @@ class ClassicMember:
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether it cannot be expected to send heartbeats now: it waits for an answer."""
+        """Whether no heartbeats can be expected, since it waits for an answer."""
         return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync)
 
     @property

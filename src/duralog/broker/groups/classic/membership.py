@@ -118,7 +118,7 @@ class ClassicMembership:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
         if member.awaiting_join is not None:
-            # It has sent the request again, on another connection: the first one must not wait for ever.
+            # It has sent the request again, on another connection: the first one must not wait forever.
             self.answer_join(member, {"error_code": REBALANCE_IN_PROGRESS, "member_id": member.member_id})
         if answer is not None:
             member.awaiting_join = answer

@@ -1,4 +1,4 @@
-"""How a classic group gets from one generation to the next, and the timers that make sure of it.
+"""The rebalances of a classic group, and the timers that bound them.
 
 1. A member joins, leaves or falls silent: the group prepares. Members learn with their next heartbeat that they have to
    join again. A group that was empty waits `group.initial.rebalance.delay.ms` for more members, repeatedly while more
@@ -8,7 +8,7 @@
 3. The leader sends the assignments. They are written to the log, and only then sent to members. A member that does not
    ask for its assignment within the rebalance timeout is removed.
 
-What clients can cause again and again is logged at debug level only, or they could fill the disk with it.
+Events that clients can cause repeatedly are logged at debug level only, so that they cannot fill the disk.
 
 The group's record is written in two places: before assignments are sent, and when the last member has left. If the
 second write fails, the group is still empty: after a crash its last members are back and time out.

@@ -1,4 +1,4 @@
-"""A consumer group of the newer protocol (KIP-848): members, what they are meant to own, and what they own.
+"""A consumer group of the newer protocol (KIP-848): members, their target assignments, and what they own.
 
 The group's epoch goes up with every change that calls for a new target assignment. The target has the epoch that it was
 made for, and each member the epoch that it has reached; a group is stable when all three agree. No partition has two

@@ -1,4 +1,4 @@
-"""The coordinator of consumer groups (KIP-848): what a heartbeat, a timer or a changed topic leads to.
+"""The coordinator of consumer groups (KIP-848): handles heartbeats, timers and changed topics.
 
 Every operation computes records and an answer from the current groups and appends the records as one batch. Only then
 they take effect (`replay`). If they cannot be appended, nothing has changed, and the client gets an error.

@@ -21,7 +21,7 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRequest:
-    """None, or -1 for the timeout, stands for "as it was"."""
+    """None, or -1 for the timeout, means unchanged."""
 
     group_id: str
     member_id: str

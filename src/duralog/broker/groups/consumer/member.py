@@ -25,7 +25,7 @@ EpochedPartitions = Mapping[UUID, Mapping[int, int]]
 
 
 class Deadline(enum.Enum):
-    """What a member must do in time."""
+    """The deadlines of a member."""
 
     SESSION = "its session expired"
     REVOCATION = "it did not give up partitions in time"
@@ -39,16 +39,16 @@ class MemberState(enum.IntEnum):
     STABLE = 0
     """It has reached its epoch, and owns all that the target gave it in that epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It was asked to give up partitions, and has not said yet that it did."""
+    """It was asked to give up partitions, and has not confirmed it yet."""
     UNRELEASED_PARTITIONS = 2
-    """It has given up what it had to; others have not yet given up what it is to get."""
+    """It has given up its partitions, and waits for others to give up its new ones."""
     UNKNOWN = 127
     """Written by a newer broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What is kept of a member that speaks the classic protocol within a consumer group."""
+    """The data of a member that speaks the classic protocol within a consumer group."""
 
     session_timeout_ms: int
     supported_protocols: tuple[tuple[str, bytes], ...]

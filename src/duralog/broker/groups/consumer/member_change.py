@@ -121,7 +121,7 @@ class MemberChange:
         """A new assignment, if the group needs one and the last one is not too recent."""
         group = self.group
         interval_ms = self._consumer_groups.setting(group.group_id, "assignment.interval.ms")
-        # One from the future is not recent: the clock was set back, and no member should wait for it to catch up.
+        # A time in the future is not recent: the clock was set back, and no member should wait for it to catch up.
         is_recent = 0 <= now_ms - group.target_made_at_ms < interval_ms
         if group.target_epoch >= self.epoch or is_recent:
             return

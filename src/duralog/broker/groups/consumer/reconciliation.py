@@ -73,7 +73,7 @@ class Reconciliation:
             for partition in sorted(self._target_of(topic)):
                 if partition in kept.get(topic, {}):
                     continue
-                # What it gave up itself just now is free again, though the group does not know it yet.
+                # Partitions that it has just given up are free again, although the group does not know it yet.
                 if self.is_owned(topic, partition) and partition not in member.pending_revocation.get(topic, {}):
                     waits = True
                 else:

@@ -1,9 +1,9 @@
-"""The records of consumer groups in `__consumer_offsets`: from values to records and back.
+"""The records of consumer groups in `__consumer_offsets`: encodes and decodes them.
 
-A group is its epoch (type 3), and for each member its subscription (5), what it is meant to own (7, with 6 for the
-whole group) and what it owns (8); a resolved regular expression is a record, too (16). Type 4 is what brokers before
-4.1 wrote of the topics; it is only deleted. A member's records are deleted in the order owned, meant, subscription, so
-that a reader that stops in between has no incomplete member.
+A group is its epoch (type 3), and for each member its subscription (5), its target assignment (7, with 6 for the whole
+group) and its current assignment (8); a resolved regular expression is a record, too (16). Type 4 is what brokers
+before 4.1 wrote of the topics; it is only deleted. A member's records are deleted in the order owned, meant,
+subscription, so that a reader that stops in between has no incomplete member.
 """
 
 from __future__ import annotations

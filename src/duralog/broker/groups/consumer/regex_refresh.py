@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: when those of a group are resolved, and what follows from it.
+"""Subscriptions by regular expression: when they are resolved, and how the result is applied.
 
 A pattern stands for the topics whose whole name it matches. Its syntax and its limits are in `topics.patterns`.
 
@@ -39,7 +39,7 @@ _LEAST_INTERVAL_MS: Final = 10_000
 
 @dataclass(slots=True)
 class RegexChange:
-    """What a member's heartbeat means for the patterns of its group."""
+    """The effect of a member's heartbeat on the patterns of its group."""
 
     is_changed: bool = False
     is_resolved: bool = False

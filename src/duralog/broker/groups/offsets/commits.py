@@ -172,7 +172,7 @@ class OffsetCommits:
         *,
         keep_ids: bool = True,
     ) -> tuple[Errors, list[tuple[OffsetKey, CommittedOffset]]]:
-        """What is to be written, and what to answer."""
+        """The offsets to write, and the results."""
         errors: Errors = {}
         commits: list[tuple[OffsetKey, CommittedOffset]] = []
         longest = self._runtime.config.offset_metadata_max_bytes

@@ -44,7 +44,7 @@ class OffsetKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What is known of one partition that a group has read."""
+    """A committed offset of a group."""
 
     offset: int
     leader_epoch: int

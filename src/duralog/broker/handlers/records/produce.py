@@ -1,8 +1,8 @@
 """Produce (0), versions 3 to 13: records of producers into logs.
 
 Versions 0 to 2 are advertised and refused, as Kafka does: older clients take their absence for a lack of compression.
-A batch is checked, stamped where it was received and written once. Nearly every request goes the short way
-(`duralog.broker.produce.ordinary`), the others the long one (`duralog.broker.produce.checked`).
+A batch is checked, stamped where it was received and written once. Nearly every request takes the fast path
+(`duralog.broker.produce.ordinary`), the others the slow one (`duralog.broker.produce.checked`).
 
 With one replica, acks=all is acks=1. With acks=0 there is no answer, and an error ends the connection.
 """
