@@ -106,6 +106,15 @@ def topic_names(port: int) -> list[str]:
         return [topic.name for topic in client.ask(METADATA, 9, {"topics": None}).topics]
 
 
+def test_free_ports_of_web_servers_are_named(serve: Serve) -> None:
+    places = ("--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--schema-registry", "0")
+    process = serve("--ephemeral", *places)
+    process.port()
+    _, _, err = process.stop()
+    assert re.search(r"INFO /metrics is served on 127\.0\.0\.1:[1-9]\d+\n", err)
+    assert re.search(r"INFO the schema registry is served on 127\.0\.0\.1:[1-9]\d+\n", err)
+
+
 class TestStoredConfigs:
     def test_a_directory_whose_configs_lock_out_all_clients(self, serve: Serve, tmp_path: Path) -> None:
         """As a broker that did not refuse them has left it: it starts, says what to do, and that helps."""

@@ -12,6 +12,7 @@ clean shutdown is written. During recovery they stop it at once, without the mar
 from __future__ import annotations
 
 import gc
+import logging
 import resource
 import signal
 import sys
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from duralog.broker.net.listening import Listening, WebAddress
     from duralog.config import BrokerConfig
 
+_logger = logging.getLogger(__name__)
 _RARE_COLLECTIONS = (100_000, 50, 100)
 
 
@@ -393,10 +395,18 @@ def _serve(broker: Broker, ready_path: str | None) -> None:
         gc.freeze()
         gc.set_threshold(*_RARE_COLLECTIONS)
         gc.enable()
+        _log_web_addresses(broker)
         with _announced(broker, ready_path):
             broker.run()
         if broker.store.failure is not None:
             raise broker.store.failure
+
+
+def _log_web_addresses(broker: Broker) -> None:
+    """A port of 0 stands for a free one: here is which."""
+    for name, server in (("/metrics", broker.metrics), ("the schema registry", broker.schema_registry)):
+        if server is not None:
+            _logger.info("%s is served on %s", name, server.address)
 
 
 def _allow_many_files() -> None:

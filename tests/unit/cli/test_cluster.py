@@ -186,3 +186,12 @@ def test_heal_ends_with_1_if_offsets_are_lost(nodes):
     assert result.exit_code == 1
     assert "! orders-0: offsets 18 to 20: lost: no copy has them without damage" in result.stdout
     assert "1 problem left" in result.stdout
+
+
+def test_restore_makes_no_folder_of_a_url(nodes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    result = run("restore", *nodes, "--to", "s3://bucket/restored")
+    assert result.exit_code == 2
+    assert "is a URL" in result.stderr
+    assert sorted(tmp_path.iterdir()) == before

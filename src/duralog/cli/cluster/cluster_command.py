@@ -13,7 +13,7 @@ from duralog.cli.voice.options import WHERE
 cluster_app = typer.Typer(
     name="cluster",
     cls=CommandGroup,
-    help="Log directories of several nodes: compare and heal replicas.",
+    help="Log directories of several nodes: compare, heal, restore.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.cluster.cluster_command import Directories, MoreData, cluster_app, paths_given
+from duralog.cli.voice.addresses import is_url
 from duralog.cli.voice.engine import StorageOptions
-from duralog.cli.voice.failures import FAILURE, errors_shown
+from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown
 from duralog.cli.voice.options import (
     HOW,
     WHERE_TO,
@@ -101,6 +102,8 @@ def restore(
     """
     paths = paths_given(directories, data)
     storage_options = named_values("--storage-option", storage_option)
+    if is_url(to):
+        raise WrongUsage(f"--to: {to!r} is a URL: give a directory of this machine, and copy it there afterwards")
     with errors_shown():
         from duralog.cli.voice.compilation import announce_compilation
         from duralog.cli.voice.logs import say_nothing
