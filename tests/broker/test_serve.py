@@ -344,7 +344,7 @@ class TestConfig:
             ),
             (
                 ("--ephemeral", "--listen", "127.0.0.1:0", "--override", "advertised.listeners=PLAINTEXT://a:1"),
-                "or --advertise in its place",
+                "or use --advertise instead",
             ),
             (
                 ("--ephemeral", "--advertise", "a:1", "--override", "advertised.listeners=PLAINTEXT://a:1"),
