@@ -115,7 +115,7 @@ def test_fields_that_the_sample_does_not_have_are_named(tmp_path: Path, caplog: 
         store.partition("plain", 0).append([duralog.Record(value=json.dumps(each).encode()) for each in values])
     sentence = (
         "fields of JSON that the sampled records do not have are left out: value.by (99x), value.coupon (99x). To have"
-        " them, give a JSON Schema as value.schema, or read the bytes"
+        " them, give value.format json with a JSON Schema as value.schema, or read the bytes"
     )
     options = {"subscribe": "plain", "value_format": "json"}
     for more in ({}, {"mode": "PERMISSIVE"}, {"mode": "PERMISSIVE", "badRecordsPath": str(tmp_path / "reports")}):

@@ -145,10 +145,11 @@ class LeftOutFields:
         shown = [f"{name} ({count:,}x)" for name, count in self._counts.items()]
         more = len(shown) - _SHOWN_FIELDS
         named = ", ".join([*shown[:_SHOWN_FIELDS], *([f"and {more} more"] if more > 0 else [])])
-        parts = " and ".join(sorted({f"{name.partition('.')[0]}.schema" for name in self._counts}))
+        parts = sorted({name.partition(".")[0] for name in self._counts})
+        given = " and ".join(f"{part}.format json with a JSON Schema as {part}.schema" for part in parts)
         return (
-            f"fields of JSON that the sampled records do not have are left out: {named}. To have them, give a JSON"
-            f" Schema as {parts}, or read the bytes"
+            f"fields of JSON that the sampled records do not have are left out: {named}. To have them, give {given}, or"
+            " read the bytes"
         )
 
     def log(self, place: object) -> None:

@@ -292,7 +292,7 @@ def test_fields_that_the_sample_has_not_seen_are_logged(tmp_path: Path, caplog: 
     assert not caplog.messages
     expected = (
         f"{tmp_path}: fields of JSON that the sampled records do not have are left out: value.coupon (99x). To have"
-        " them, give a JSON Schema as value.schema, or read the bytes"
+        " them, give value.format json with a JSON Schema as value.schema, or read the bytes"
     )
     for times in (1, 2):
         assert found.to_arrow().column("value").to_pylist()[-1] == {"id": 1199}

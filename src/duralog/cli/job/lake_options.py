@@ -114,8 +114,8 @@ def note_columns(output: Output, table: ExportedTable | SnapshotTable) -> None:
         shown = ", ".join([*named[:_SHOWN_FIELDS], *([f"and {more} more"] if more > 0 else [])])
         output.note(
             topic,
-            f"fields that are not in the table, since no record of the sample has them: {shown}. To have them, give a"
-            " JSON Schema with them as --value-schema, and another target",
+            f"fields that are not in the table, since no record of the sample has them: {shown}. To have them, give"
+            " --value-format json with a JSON Schema as --value-schema, and another target",
         )
 
 
