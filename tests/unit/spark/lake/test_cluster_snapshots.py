@@ -27,6 +27,7 @@ from tests.support.cluster.made import (
     write_high_watermarks,
     write_meta,
 )
+from tests.support.cluster.recorded import consumed, unpack
 from tests.support.schemas.change_events import topic_of
 from tests.support.spark.change_log import write_events
 from tests.support.spark.lake_directory import FORMATS, rows_of, run_here, table_of
@@ -96,6 +97,33 @@ def test_the_latest_state_of_what_consumers_were_served(nodes: list[Path], lake:
     third = lake.take(nodes[:1], format=table_format)
     assert (third.why_full, third.records_read) == (None, 0)
     assert rows(third) == rows(second)
+
+
+def test_a_cluster_of_kafka_in_parts(tmp_path: Path) -> None:
+    """First the disks of some nodes, then all: the state of what consumers read, in full where it must be."""
+    truth = unpack(tmp_path)
+    reasons = {}
+    for first in ("1", "2", "13"):
+        for topic in ("orders", "unclean", "users", "payments", "again"):
+            lake = Lake(tmp_path / first / topic)
+            lake.take(f"{tmp_path}/broker-[{first}]/data*", topics=[topic])
+            try:
+                table = lake.take(f"{tmp_path}/broker-*/data*", topics=[topic])
+            except StateRefused as error:
+                reasons[first, topic] = str(error)
+                continue
+            reasons[first, topic] = table.why_full or ""
+            expected: dict[tuple[int, bytes], int] = {}
+            for number in table.end_offsets:
+                for offset, key, value in consumed(truth, f"{topic}-{number}", "read_committed"):
+                    expected.pop((number, key), None)
+                    if value:
+                        expected[number, key] = offset
+            found = {(row["partition"], row["key"]): row["offset"] for row in rows_of("parquet", table.path)}
+            assert found == expected, (first, topic)
+    refused = {place for place, reason in reasons.items() if reason not in ("", GAPS)}
+    assert refused == {("1", "unclean"), ("13", "unclean"), ("1", "again")}
+    assert reasons["1", "users"] == GAPS
 
 
 def test_damage_is_read_from_other_copies_and_reported(nodes: list[Path], lake: Lake) -> None:

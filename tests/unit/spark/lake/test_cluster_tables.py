@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import duralog
-from duralog.errors import CorruptRecord, OffsetOutOfRange
+from duralog.errors import CorruptRecord, OffsetOutOfRange, UnknownTopic
 from duralog.spark.jobs.export import ExportReport, export
 from duralog.spark.lake.parquet_table import ParquetTable
 from duralog.spark.lake.table_state import StateRefused
@@ -123,6 +123,39 @@ def test_a_cluster_of_kafka(tmp_path: Path, lake: Lake) -> None:
         rows = rows_of("parquet", table.path)
         assert [(row["offset"], row["key"], row["value"]) for row in rows] == expected
     assert lake.take(f"{tmp_path}/broker-*/data*", isolation="read_uncommitted").records == 0
+
+
+def test_a_cluster_of_kafka_in_parts(tmp_path: Path) -> None:
+    """First the disks of some nodes, then all: what consumers read, or a refusal for a reason."""
+    truth = unpack(tmp_path)
+    refused = set()
+    for first in ("1", "2", "3", "12", "13", "23"):
+        for topic in ("orders", "unclean", "users", "payments", "again"):
+            lake = Lake(tmp_path / first / topic)
+            options: dict[str, Any] = {"topics": [topic], "isolation": "read_uncommitted"}
+            try:
+                lake.take(f"{tmp_path}/broker-[{first}]/data*", **options)
+            except UnknownTopic:
+                assert (first, topic) == ("3", "unclean")
+                continue
+            try:
+                (table,) = lake.take(f"{tmp_path}/broker-*/data*", **options).tables
+            except (StateRefused, OffsetOutOfRange):
+                refused.add((first, topic))
+                continue
+            partitions = table.end_offsets
+            expected = [
+                record for number in partitions for record in consumed(truth, f"{topic}-{number}", "read_uncommitted")
+            ]
+            rows = [(row["offset"], row["key"], row["value"]) for row in rows_of("parquet", table.path)]
+            if topic == "users":
+                # A copy that was compacted less has more of the history.
+                assert set(expected) <= set(rows)
+                assert len({offset for offset, _, _ in rows}) == len(rows)
+            else:
+                assert rows == expected, (first, topic)
+    # Node 1 was the leader before the unclean election, and was down when the topic was made again.
+    assert refused == {("1", "unclean"), ("13", "unclean"), ("1", "again")}
 
 
 def test_damage_is_read_from_other_copies_and_reported(nodes: list[Path], lake: Lake) -> None:
