@@ -238,9 +238,10 @@ class _Search:
                 return Detected(plan, finding, events, total)
             if self.known is Format.JSON or (self.known is None and structured == total):
                 plan = DecoderPlan(format=Format.JSON, part=part, json_type=infer_json_type(self.sample))
+                columns = _INFERRED if self.reader is None else f"columns of {self.reader.name}"
                 seen = f"; the others are not: {next(iter(reasons.values()))}" if reasons else ""
                 counted = f"{total - len(reasons)} of {total}" if reasons else f"all {total}"
-                finding = f"json: {counted} of the sample are JSON; {_INFERRED}{seen}"
+                finding = f"json: {counted} of the sample are JSON; {columns}{seen}"
                 return Detected(plan, finding, total - len(reasons), total)
         except SchemaError as error:
             self.hints.append(str(error))

@@ -307,6 +307,11 @@ class TestDetection:
         assert present(found.plan).format is known
         assert PayloadDecoder(present(found.plan)).decode(pa.array(rows)).values.null_count < len(rows)
 
+    def test_json_with_a_schema_of_the_users(self):
+        reader = RegisteredSchema(type=SchemaType.JSON, text='{"properties": {"a": {"type": "integer"}}}')
+        found = detect_format(pa.array([b'{"a": 1}']), CATALOGUE, known=Format.JSON, reader=reader)
+        assert found.finding == "json: all 1 of the sample are JSON; columns of the given schema"
+
     def test_events_in_avro(self):
         fields = [{"name": name, "type": ["null", "string"]} for name in ("before", "after", "op")]
         event = avro({"type": "record", "name": "Envelope", "fields": fields}, 9)
