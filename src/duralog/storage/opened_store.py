@@ -1,4 +1,4 @@
-"""What an opening of directories has found, and the store serves (`duralog.storage.opening`)."""
+"""The result of opening directories (`duralog.storage.opening`), which the store serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How directories are opened: the steps, in their order, until their topics and logs are known.
+"""Opens directories: the steps, in order, until their topics and logs are known.
 
 For writing: lock the directories; remove the clean-shutdown markers; read the metadata log; reconcile folders and
 metadata; load all partitions in parallel, which recovers those that need it. A partition that cannot be loaded is
@@ -6,7 +6,7 @@ offline, and the others are served; so are those of a directory that cannot be u
 partitions of clean directories, they are loaded on first use instead. For lending: the same, but tasks load the
 partitions. For reading: nothing is locked or changed.
 
-Folders and metadata may differ. For writing, they are reconciled so:
+Folders and metadata may differ. For writing, they are reconciled:
 
 | the metadata knows                     | a folder | then                                                            |
 |----------------------------------------|----------|-----------------------------------------------------------------|
@@ -17,7 +17,8 @@ Folders and metadata may differ. For writing, they are reconciled so:
 | nothing                                | yes      | the topic is adopted, unless another node leads the metadata;   |
 |                                        |          | unless a retention is configured, it keeps its records forever  |
 | nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
-| nothing, and no folder of the topic has files of a log | yes | it is not a partition: the folder stays as it is     |
+| nothing, and no folder of the topic has files of a log | yes      | it is not a partition: the folder is left
+unchanged  |
 | the partition, in another directory of the store | yes | the metadata follows: it gets the id of this directory     |
 | the partition, in a directory that is offline    | no  | the partition is offline: it is there                       |
 

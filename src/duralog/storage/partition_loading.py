@@ -1,4 +1,4 @@
-"""Loads logs: from the folder of a partition, and its entries in the checkpoints of its directory."""
+"""Loads logs from the folders of partitions and the checkpoints of their directories."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 class FolderOfAnotherTopic(StorageError):
-    """A folder says that it belongs to another topic than the one of its name."""
+    """The topic id in a folder is not that of the topic of its name."""
 
     def __init__(self, message: str, topic_id: str) -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ class PartitionLoader:
         self._recovery_points = {} if read_only else dict(directories.read_checkpoint(RECOVERY_POINT_CHECKPOINT))
         self._log_starts = dict(directories.read_checkpoint(LOG_START_OFFSET_CHECKPOINT))
         self.find_log: FindLog | None = None
-        """What loaded logs find each other with, as soon as there is a store."""
+        """The lookup of other logs of the store, as soon as there is a store."""
         self.cleaner_checkpoint = CleanerCheckpoint(directories)
         """That of the cleaner, as soon as there is one."""
 

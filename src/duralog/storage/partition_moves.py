@@ -41,13 +41,13 @@ from duralog.storage.upkeep import Upkeep
 ShowMove = Callable[["PartitionMove"], None]
 
 _SMALL_LAG_BYTES = 4 << 20
-"""What writers wait for at the end."""
+"""The most bytes that writers wait for at the end."""
 
 _logger = logging.getLogger(__name__)
 
 
 class _StoppedError(Exception):
-    """The move is not wanted any more, or the store is closing."""
+    """The move was cancelled, or the store is closing."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -331,7 +331,7 @@ class PartitionMoves:
         log.change_over(old, lambda: self._files.rename(live, old), load)
 
     def _copy_quarantine(self, move: PartitionMove) -> None:
-        """What recovery has set aside moves with the partition."""
+        """The quarantine moves with the partition."""
         assert move.copy is not None
         source = f"{move.log.folder}/{QUARANTINE_FOLDER}"
         if not self._files.exists(source):

@@ -1,4 +1,4 @@
-"""Which partitions are in the directories of a store, and in which of them new ones go."""
+"""The placement of partitions in the directories of a store, also of new ones."""
 
 from __future__ import annotations
 

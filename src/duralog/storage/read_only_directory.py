@@ -1,4 +1,4 @@
-"""Local log directories that another process may write to: what they hold now, and what has changed since.
+"""Local log directories that another process may write to: their current contents, and what has changed.
 
 `Store.refresh` is made of this. Partitions are followed by `duralog.storage.read_only_partitions`. Of the directories'
 own files, the checkpoints are read again when they change; a change of the cluster metadata is only noticed here, by
@@ -61,7 +61,7 @@ NOTHING_SEEN = DirectoryView(partitions={}, log_starts={}, cleaned={}, recovery_
 
 
 class Refreshed(NamedTuple):
-    """What a refresh found."""
+    """The result of a refresh."""
 
     view: DirectoryView
     opened: OpenedStore

@@ -2,8 +2,8 @@
 
 A refresh costs two `stat` calls for a partition in which nothing happened: of its folder, whose modification time
 changes when a file is created, removed or renamed, and of its active log, which grows. Only if one of them differs, the
-folder is listed, and the new batches of the active log are walked, header by header. Every partition is listed again
-now and then all the same: a file that was damaged or cut in place does not change the time of its folder.
+folder is listed, and the new batches of the active log are walked, header by header. Every partition is still listed
+again from time to time: a file that was damaged or cut in place does not change the time of its folder.
 
 What must always be true: nothing is held open between refreshes, and no file that vanishes or is damaged ends a
 refresh. A partition that cannot be read has an `error`, with what was last known of it.
@@ -81,7 +81,7 @@ class PartitionView:
 
 
 class _Known(NamedTuple):
-    """What the next refresh compares with."""
+    """The state that the next refresh compares with."""
 
     folder_stat: tuple[int, int]
     tail: LogTail

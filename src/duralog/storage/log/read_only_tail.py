@@ -22,7 +22,7 @@ _ZEROS_CHECKED = 64
 
 
 class LogTail(NamedTuple):
-    """How far a log file was walked, and what was there."""
+    """The state of a walk over a log file."""
 
     position: int
     """Where the walk ended: at the end of the last whole batch, unless `is_complete` says that there are more."""
@@ -30,7 +30,7 @@ class LogTail(NamedTuple):
     largest_timestamp_ms: int
     is_complete: bool
     fault: CorruptRecord | None
-    """What the log has at `position` instead of a batch. Space that was allocated ahead is not a fault."""
+    """The fault at `position`. Preallocated space is not a fault."""
 
 
 def empty_tail(base_offset: int) -> LogTail:
@@ -57,7 +57,7 @@ def walk_tail(path: str, known: LogTail) -> LogTail:
 
 
 def tail_by_indexes(stem: str, base_offset: int) -> LogTail:
-    """Where to begin the walk, by the last entries of both indexes of the segment; `stem` is its path, without suffix.
+    """The start of the walk, by the last entries of both indexes of the segment; `stem` is its path, without suffix.
 
     The batch of the offset index's last entry must be there and have the offset that the entry claims.
     """

@@ -17,7 +17,7 @@ RandomBelow = Callable[[int], int]
 
 
 class Arrival(NamedTuple):
-    """What is about to be appended."""
+    """The properties of an append that decide about rolling."""
 
     size_bytes: int
     max_timestamp_ms: int
@@ -83,7 +83,7 @@ def roll_reason(segment: Segment, arrival: Arrival, config: TopicConfig, jitter_
 
 
 def choose_jitter_ms(config: TopicConfig, random_below: RandomBelow) -> int:
-    """How much earlier a new segment rolls, so that not all partitions roll at the same time."""
+    """The random time by which a new segment rolls earlier, so that not all partitions roll at the same time."""
     most = min(config.segment_jitter_ms, config.segment_ms)
     return random_below(most) if most > 0 else 0
 

@@ -1,7 +1,6 @@
-"""Records of a log with keys and values decoded by schemas, as `duralog.scan(decode=...)` has them.
-
-The format is found out from the first records of the topic, and the schemas are those of the topic `_schemas` of the
-same store, unless the options name a registry, a file or text.
+"""Records of a log with keys and values decoded by schemas, as in `duralog.scan(decode=...)`. The format is detected
+from the first records of the topic, and the schemas are those of the topic `_schemas` of the same store, unless the
+options name a registry, a file or text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a reader sees of a log: an immutable value that is replaced when the log changes.
+"""The view of a log for readers: an immutable value that is replaced when the log changes.
 
 Readers take the current value and need no lock: it never refers to bytes that are not written yet. It stays readable
 when the log grows, rolls or loses segments.
@@ -24,7 +24,7 @@ _GROWTH = 2
 
 
 class SegmentInfo(NamedTuple):
-    """Facts about a segment at the time of the call."""
+    """Properties of a segment at the time of the call."""
 
     base_offset: int
     size_bytes: int

@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class AppendResult(NamedTuple):
-    """Where records were written."""
+    """The offsets of appended records."""
 
     base_offset: int
     last_offset: int

@@ -43,7 +43,7 @@ FEATURE_LEVELS: Mapping[str, int] = {
     "streams.version": 1,
     "transaction.version": 2,
 }
-"""What Kafka 4.3.1 gives a new cluster."""
+"""The feature levels of a new cluster in Kafka 4.3.1."""
 
 MOST_PARTITIONS = 10_000
 """In one change. Kafka refuses larger ones, since a change is one batch."""
@@ -100,7 +100,7 @@ def create_topic(
     if fault is not None:
         raise InvalidTopic(fault)
     if name == CLUSTER_METADATA:
-        raise InvalidTopic(f"{CLUSTER_METADATA} is Kafka's own topic")
+        raise InvalidTopic(f"{CLUSTER_METADATA} is an internal topic of Kafka")
     for other in metadata.topics:
         if collision_key(other) == collision_key(name):
             alike = "" if other == name else f": it collides with {name}, which differs only in '.' and '_'"

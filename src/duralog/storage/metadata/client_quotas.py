@@ -24,7 +24,7 @@ def apply_client_quota(quotas: dict[QuotaEntity, dict[str, float]], fields: Mapp
     """Apply a CLIENT_QUOTA_RECORD."""
     entity = frozenset((each["entity_type"], each["entity_name"]) for each in fields["entity"])
     if not entity:
-        raise CorruptRecord("a CLIENT_QUOTA_RECORD is for nothing", expected="an entity", found="none")
+        raise CorruptRecord("a CLIENT_QUOTA_RECORD has no entity", expected="an entity", found="none")
     values = quotas.setdefault(entity, {})
     if fields["remove"]:
         values.pop(fields["key"], None)

@@ -36,7 +36,7 @@ class ScramMechanism(Enum):
 
     @property
     def mechanism_name(self) -> str:
-        """By which clients ask for it."""
+        """The name that clients use."""
         return self.name.replace("_", "-")
 
     @property

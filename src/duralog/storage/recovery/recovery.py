@@ -55,7 +55,7 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """What is known of a log before its folder is read, and how to load it."""
+    """The options for loading a log, and what its checkpoints say."""
 
     config: TopicConfig
     clean: bool
@@ -72,7 +72,7 @@ class LoadOptions:
 
 
 def load_partition(fs: FileSystem, folder: str, options: LoadOptions) -> LoadedLog:
-    """What the folder holds, ready to be served. Kafka's `LogLoader`."""
+    """Load the log of a folder. Kafka's `LogLoader`."""
     attempts = _READ_ONLY_ATTEMPTS if options.read_only else 1
     while True:
         attempts -= 1

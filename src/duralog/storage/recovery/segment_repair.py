@@ -51,7 +51,7 @@ OpenSegment = Callable[[int, int], Segment]
 
 
 class ExpectedLog(NamedTuple):
-    """What the checkpoints and the configs say of a log."""
+    """The expectations of the checkpoints and the configs for a log."""
 
     start_offset: int
     is_preallocated: bool

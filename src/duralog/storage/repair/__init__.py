@@ -1,1 +1,1 @@
-"""What changes a directory on request: repair, restore from quarantine, upgrade of old record formats."""
+"""Changes of a directory on request: repair, restore from quarantine, upgrade of old record formats."""

@@ -1,4 +1,4 @@
-"""What happened to the files of a partition's folder: two surveys, and the difference in words."""
+"""The changes of the files of a partition's folder: two surveys, and their difference in words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAYOUTS = {
 
 
 class Action(NamedTuple):
-    """Something that was done to a file, or would be."""
+    """A change of a file, done or planned."""
 
     verb: str
     """`rebuilt`, `removed`, `cut`, `quarantined`, `restored` and so on."""
@@ -38,7 +38,7 @@ class Action(NamedTuple):
 
 class _File(NamedTuple):
     size: int
-    """Without the space that is allocated after the entries of an index."""
+    """Without preallocated space after the entries of an index."""
     checksum: int
     """0 for a log: its size is enough, because nothing in the middle of a log ever changes."""
 
@@ -70,7 +70,7 @@ def survey(fs: FileSystem, folder: str) -> Survey:
 
 
 def changes(folder: str, before: Survey, after: Survey) -> Iterator[Action]:
-    """What happened between two surveys, file by file."""
+    """The changes between two surveys, file by file."""
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
         if old == new:

@@ -46,7 +46,7 @@ class UpgradeRefused(DuralogError):
 
 @dataclass(slots=True, kw_only=True)
 class LogUpgrade:
-    """What an upgrade did to one log, or would do."""
+    """The result of an upgrade of one log, done or planned."""
 
     topic: str
     partition: int
@@ -85,7 +85,7 @@ class LogUpgrade:
 
 
 def upgrade_log(log: PartitionLog, *, rules: UpgradeRules = DEFAULT_RULES) -> LogUpgrade:
-    """Bring all of the log to format v2. If the active segment has old messages, it is rolled first."""
+    """Convert the whole log to format v2. If the active segment has old messages, it is rolled first."""
     began = time.perf_counter()
     report = LogUpgrade(topic=log.topic, partition=log.partition)
     with log.being_compacted() as files:

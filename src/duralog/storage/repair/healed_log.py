@@ -1,10 +1,10 @@
-"""Writes a log as another copy of it says it should be: damage out, missing batches in, byte for byte.
+"""Heals a log from other copies: removes damage and adds missing batches, byte for byte.
 
     heal_log(fs, folder, healed, clock=clock, before_change=...)
 
 Segments that are right are not touched. Of the others, new ones are written, from ranges of their own old log and of
-logs of other copies, complete and on disk before they get the name that counts (`segment_rewrite`). So a crash leaves
-each segment old or new, and the next heal does the rest.
+logs of other copies, complete and on disk before they get their final names (`segment_rewrite`). So a crash leaves each
+segment either old or new, and the next heal continues.
 
 What must always be true:
 - Bytes that leave the log are in quarantine first. Batches that another copy has in the same way are not bytes that
@@ -78,13 +78,13 @@ class Replacement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealedLog:
-    """What is to be changed in a log."""
+    """The changes of a log."""
 
     dropped: Sequence[Dropped]
     replaced: Sequence[Replacement]
     """By rising offsets."""
     removed: Sequence[int]
-    """The base offsets of segments that go and that no new one covers. All of their bytes are dropped."""
+    """The base offsets of removed segments that no new one covers. All of their bytes are dropped."""
     truncated: Truncation | None
     """Of a log that has diverged."""
     first_changed: int

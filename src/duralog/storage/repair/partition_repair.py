@@ -1,4 +1,4 @@
-"""Repairs one partition: indexes are built again, damage goes to quarantine, valid batches come back.
+"""Repairs one partition: rebuilds indexes, quarantines damage, restores valid batches.
 
 Damaged segments are recovered as after a crash (`duralog.storage.recovery.recovery`), with one difference: a crash
 damages the end of a log, so recovery ends a log at the first damage; here every valid batch of the later segments
@@ -50,7 +50,7 @@ _REBUILT_KINDS = (FileKind.LOG, *INDEX_KINDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRepair:
-    """What was wrong with a partition, and what was done about it, or would be."""
+    """The findings of a partition and the changes, done or planned."""
 
     partition: TopicPartition
     folder: str
@@ -58,7 +58,7 @@ class PartitionRepair:
     actions: Sequence[Action]
     end_offset: int
     restorable_batches: int
-    """Valid batches that are in quarantine and would go back into the log with `restore`."""
+    """Valid batches in quarantine that `restore` would put back into the log."""
     left: Sequence[CorruptRecord]
     """What is still wrong; after a dry run, what would be."""
     failure: str | None = None
@@ -203,7 +203,7 @@ class PartitionRepairer:
         )
 
     def _check_metadata_stays(self, report: PartitionReport, partition: TopicPartition) -> None:
-        """Topics whose records were taken out would not be known any more, and Kafka would set their folders aside."""
+        """Topics whose records were removed would be unknown, and Kafka would rename their folders to -stray."""
         if partition.topic != CLUSTER_METADATA or self._may_cut_metadata:
             return
         if any(map(_is_of_log, report.errors)):
@@ -244,7 +244,7 @@ class PartitionRepairer:
                 self._fs.remove(os.path.join(report.folder, file.name))
 
     def _load(self, partition: TopicPartition, folder: str, end_offset: int) -> int:
-        """Load and close the log, which puts everything in order. Returns where it ends."""
+        """Load and close the log, which rebuilds everything else. Returns its end offset."""
         log_start = self._log_starts.get(partition, 0)
         return settle_log(
             self._fs,
@@ -292,7 +292,7 @@ def check_partition(
     *,
     source: CheckedFiles = LOCAL_FILES,
 ) -> PartitionReport:
-    """What there is to find in a partition's folder, in this thread."""
+    """Check a partition's folder in this thread."""
     check = PartitionCheck(folder, partition, source)
     return check.finish([chain.check(options or CheckOptions(), lambda _: None, source) for chain in check.chains])
 

@@ -47,7 +47,7 @@ _NO_OP = encode_metadata_record(MetadataRecord(type_id=20, type_name="NO_OP_RECO
 
 
 class _Dropped(NamedTuple):
-    """What is to leave one batch."""
+    """The records to remove from one batch."""
 
     offsets: set[int | None]
     """With None in it, all records."""
@@ -59,7 +59,7 @@ class _Replaced(NamedTuple):
     start: int
     end: int
     batch: bytes
-    """What comes in its place."""
+    """The replacement."""
     reason: CorruptRecord
 
 

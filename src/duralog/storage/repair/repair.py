@@ -1,4 +1,4 @@
-"""Repairs a log directory: indexes are built again, damage goes to quarantine, valid batches come back.
+"""Repairs a log directory: rebuilds indexes, quarantines damage, restores valid batches.
 
 Every partition is verified first; a sound one is not touched. `duralog.storage.repair.partition_repair` repairs the
 others; afterwards the checkpoints are corrected.
@@ -57,7 +57,7 @@ class Repair:
         self.actions: list[Action] = []
         """On the files of the directory itself."""
         self.left: list[CorruptRecord] = []
-        """What is wrong with the directory and cannot be repaired here."""
+        """Findings of the directory that cannot be repaired here."""
         self._fs: FileSystem = RehearsalFileSystem(LocalFileSystem()) if dry_run else LocalFileSystem()
         self._directory = LogDirectory(self._fs, path)
         self._lock = lock_for_repair(self._directory, dry_run=dry_run)
@@ -156,7 +156,7 @@ def repair_checkpoints(fs: FileSystem, directory: LogDirectory, repairs: Iterabl
 def _corrected(
     name: str, offsets: Mapping[TopicPartition, int], end_offsets: Mapping[TopicPartition, int]
 ) -> tuple[dict[TopicPartition, int], list[str]]:
-    """What the checkpoint should say, and what is said about each change."""
+    """The corrected entries of a checkpoint, and a message about each change."""
     corrected = dict(offsets)
     details: list[str] = []
     for partition, offset in offsets.items():
@@ -173,6 +173,6 @@ def _corrected(
 
 
 def left_of(errors: Sequence[CorruptRecord], repairs: Iterable[PartitionRepair]) -> list[CorruptRecord]:
-    """What is wrong with the directory itself after its partitions and checkpoints were repaired."""
+    """Findings of the directory itself after its partitions and checkpoints were repaired."""
     repaired = {os.path.basename(done.folder) for done in repairs if done.actions and not done.left}
     return [error for error in errors if name_of(error) not in {*OFFSET_CHECKPOINTS, *repaired}]

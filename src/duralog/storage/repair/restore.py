@@ -76,7 +76,7 @@ def restore(
     leaves_no_gap: bool = False,
     dry_run: bool = False,
 ) -> list[Restored]:
-    """Put back what can be put back, or only report what that would be.
+    """Restore what can be restored, or only report it.
 
     `leaves_no_gap` is for a log that cannot be read beyond missing offsets: no batch is put back after a gap.
 

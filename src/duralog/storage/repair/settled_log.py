@@ -1,4 +1,4 @@
-"""Brings a log in order whose files were changed: it is loaded as after a crash, and closed.
+"""Completes a log whose files were changed: loads it as after a crash, and closes it.
 
 Segments without an offset index are recovered: indexes, producers and leader epochs come from their batches. If the
 machine dies in the middle, the next start does the same.

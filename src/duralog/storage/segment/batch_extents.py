@@ -1,4 +1,4 @@
-"""What a segment needs to know of a batch to write and index it."""
+"""The properties of a batch that a segment needs to write and index it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Readable(Protocol):
 
 
 class BatchHeader(NamedTuple):
-    """What a lookup needs of a batch."""
+    """The header fields of a batch that a lookup needs."""
 
     position: int
     size: int

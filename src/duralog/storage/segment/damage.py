@@ -1,4 +1,4 @@
-"""What can be kept of a damaged segment.
+"""Finds the batches of a damaged segment that can be kept.
 
 A batch is valid if its length, its format version and its checksum are right. It is ordered if its offsets lie above
 those of the batch before it and below the base offset of the next segment: offsets are not covered by the checksum, so
