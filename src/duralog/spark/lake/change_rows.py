@@ -97,10 +97,22 @@ def all_rows(events: pa.StructArray) -> pa.StructArray:
 
 def source_times(events: pa.StructArray) -> pa.Array:
     """When the database made each change, null where the event does not say it."""
+    return _of_source(events).get("ts_ms", pa.nulls(len(events), pa.int64()))
+
+
+def has_several_tables(events: pa.StructArray) -> bool:
+    """Whether these are changes of more than one table."""
+    source = _of_source(events)
+    names = [source[name].to_pylist() for name in ("db", "schema", "table") if name in source]
+    return len({table for table in zip(*names, strict=True) if table[-1] is not None}) > 1
+
+
+def _of_source(events: pa.StructArray) -> dict[str, pa.Array]:
+    """Where each change comes from, by the names of Debezium. Empty if the events do not say it."""
     source = events.field("source") if "source" in {each.name for each in events.type} else None
-    if source is None or not pa.types.is_struct(source.type) or "ts_ms" not in {each.name for each in source.type}:
-        return pa.nulls(len(events), pa.int64())
-    return source.flatten()[source.type.get_field_index("ts_ms")]
+    if source is None or not pa.types.is_struct(source.type):
+        return {}
+    return dict(zip([each.name for each in source.type], source.flatten(), strict=True))
 
 
 def truncated_places(events: pa.StructArray) -> NDArray[np.intp]:

@@ -29,13 +29,14 @@ from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.decode_options import Decode, plan_decoding, read_catalogue
 from duralog.schemas.typed_columns import CORRUPT, CORRUPT_TYPE, Mode, TypedColumns
 from duralog.spark.connector_columns import connector_schema
-from duralog.spark.lake.change_rows import OP, SOURCE_TIME, Unwrap, check_events, row_type
+from duralog.spark.lake.change_rows import OP, SOURCE_TIME, Unwrap, check_events, has_several_tables, row_type
 from duralog.spark.lake.columns import DATE, PREFIX, table_schema
 from duralog.spark.lake.evolution import Evolution, check_names, evolved, evolved_json, table_type
 from duralog.spark.lake.stored_schema import (
     COLUMNS,
     IDENTITY,
     JSON_TYPES,
+    ROUTED,
     SCHEMA,
     UNWRAP,
     stored,
@@ -150,7 +151,7 @@ def plan_rows(
         known = plain
     sample = _sample(logs, ranges, isolation)
     if sample is None and known is not None and state is not None:
-        names = (SCHEMA, JSON_TYPES, UNWRAP, IDENTITY, COLUMNS)
+        names = (SCHEMA, JSON_TYPES, UNWRAP, ROUTED, IDENTITY, COLUMNS)
         kept = {name: state.details[name] for name in names if name in state.details}
         return PlannedRows(rows=TableRows(schema=known), evolution=Evolution(known), details=kept)
     place = _Place(where, next(iter(ranges)).topic, known, state)
@@ -170,6 +171,11 @@ class _Place:
     topic: str
     known: pa.Schema | None
     state: TableState | None
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether earlier runs have seen events of several tables."""
+        return self.state is not None and self.state.details.get(ROUTED) is True
 
     def identity(self, found: KeyIdentity) -> KeyIdentity:
         """What a sample shows, unless it shows nothing: keys that were compared without a schema stay so."""
@@ -193,7 +199,9 @@ def _planned(logs: Logs, sample: pa.Table, request: RowRequest, place: _Place) -
 
     typed = plan_decoding(decode, [place.topic], records, request.columns or None, catalogue)
     typed, found_types = _with_json_types(typed, stored_json_types(place.state, place.where))
+    is_routed = False
     if request.unwrap is not None:
+        is_routed = place.is_routed or _is_routed(typed, sample)
         typed = _of_events(typed, request.unwrap, place.topic)
     wanted = _schema(typed, request, place)
     evolution = Evolution(wanted) if place.known is None else evolved(place.known, wanted, place.where)
@@ -205,10 +213,17 @@ def _planned(logs: Logs, sample: pa.Table, request: RowRequest, place: _Place) -
         details[JSON_TYPES] = {part: stored(pa.schema([each])) for part, each in found_types.items()}
     if request.unwrap is not None:
         details[UNWRAP] = DEBEZIUM
+        details[ROUTED] = is_routed
     if request.columns:
         details[COLUMNS] = list(request.columns)
     return PlannedRows(
-        rows=TableRows(schema=evolution.schema, typed=typed, unwrap=request.unwrap, identity=identity),
+        rows=TableRows(
+            schema=evolution.schema,
+            typed=typed,
+            unwrap=request.unwrap,
+            identity=identity,
+            has_several_tables=is_routed,
+        ),
         evolution=evolution,
         details=details,
         findings=(*typed.findings, *(f"{place.topic}: schemas: {each}" for each in healed)),
@@ -230,6 +245,13 @@ def _with_json_types(typed: TypedColumns, known: Mapping[str, pa.Field]) -> tupl
             found[name] = merged
         decoders.append((name, decoder))
     return replace(typed, decoders=tuple(decoders)), found
+
+
+def _is_routed(typed: TypedColumns, sample: pa.Table) -> bool:
+    """Whether the sample's events are of several tables, which a router of Debezium sends to one topic."""
+    [(_, decoder)] = typed.decoders
+    events = decoder.decode(*(sample.column(name).combine_chunks() for name in (VALUE, HEADERS))).values
+    return pa.types.is_struct(events.type) and has_several_tables(events)
 
 
 def _of_events(typed: TypedColumns, unwrap: Unwrap, topic: str) -> TypedColumns:

@@ -51,6 +51,8 @@ class TableRows:
     unwrap: Unwrap | None = None
     identity: KeyIdentity = field(default=KeyIdentity.BYTES)
     """Of keys whose latest record is wanted."""
+    has_several_tables: bool = False
+    """Whether the change events are known to be of more than one table of the database."""
 
     @cached_property
     def columns(self) -> list[str]:

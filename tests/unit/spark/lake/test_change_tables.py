@@ -244,6 +244,23 @@ def test_a_truncate_in_one_of_several_partitions_is_refused(job: Changes) -> Non
     assert sorted(row["id"] for row in rows_of_table("parquet", made)) == [1, 2]
 
 
+def test_a_truncate_of_one_of_several_tables_is_refused(job: Changes) -> None:
+    """A router sends the changes of shards to one topic. Seen by one run, it is known to the next ones."""
+
+    def of(shard: str, op: str, after: Any = None) -> dict[str, Any]:
+        return {**change(op, after), "source": {"db": shard, "schema": None, "table": "t"}}
+
+    topic = topic_of("t")
+    job.events(topic, ({"id": 1, "at": "a"}, of("a", "c", {"id": 1})), ({"id": 1, "at": "b"}, of("b", "c", {"id": 1})))
+    assert job.snapshot("t").live_keys == 2
+    job.events(topic, (None, of("a", "t")), ({"id": 2, "at": "a"}, of("a", "c", {"id": 2})))
+    with pytest.raises(
+        RowsUnknown, match=r"t-0 offset 2: a table .* was truncated, and the topic has the events of several"
+    ):
+        job.snapshot("t")
+    assert job.snapshot("t", as_of_offsets={topic: {0: 2}}).live_keys == 2
+
+
 def test_rows_whose_events_are_gone(job: Changes) -> None:
     """The table is that of the log, and the report says so."""
     job.events(topic_of("t"), *(({"id": number}, change("c", {"id": number})) for number in range(3)))

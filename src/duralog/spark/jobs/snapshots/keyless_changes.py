@@ -3,7 +3,8 @@
 A truncate concerns all rows before it, and Debezium writes it to one partition of the topic. With one partition, the
 order of the log says which rows are before it. With several, nothing does for certain, not even the positions in the
 events' source (`docs/decisions/0030`): such a snapshot is refused rather than guessed. So is one of a table without a
-primary key, and one with an event that does not decode: it may be a truncate.
+primary key, one with a truncate among the events of several tables, and one with an event that does not decode: it may
+be a truncate.
 """
 
 from __future__ import annotations
@@ -58,6 +59,13 @@ class KeylessChanges:
                     " the topic has several partitions: which rows of the others were there before is not known. Take"
                     f" the snapshot as of {format_time(int(records.columns.timestamp[first]))} or before. To have later"
                     " ones, let Debezium take a snapshot of the table into a topic with one partition"
+                )
+            if task.rows.has_several_tables:
+                raise RowsUnknown(
+                    f"{found.topic}-{found.partition} offset {offsets[first]}: a table of the database was truncated,"
+                    " and the topic has the events of several: which rows it had is not known. Take the snapshot as of"
+                    f" {format_time(int(records.columns.timestamp[first]))} or before. To have later ones, give each"
+                    " table a topic"
                 )
             self._truncated_offset = max(self._truncated_offset, int(offsets[truncates[-1]]))
 
