@@ -91,7 +91,7 @@ def test_metadata(wheel: Path) -> None:
     # This wheel has no machine code.
     assert any(each.startswith("numba>=") for each in needed)
     assert "Typing :: Typed" in (headers.get_all("Classifier") or ())
-    assert "duralog = duralog.command_line:main" in entry_points
+    assert "duralog = duralog.__main__:main" in entry_points
 
 
 def test_links_of_the_project_page(builder: Builder, wheel: Path, sources: Path, tmp_path: Path) -> None:

@@ -172,3 +172,30 @@ def test_help_that_cannot_be_written() -> None:
     assert told.returncode == 1
     assert told.stderr.startswith("duralog: error: No space left on device")
     assert told.stderr.count("\n") == 1
+
+
+_INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+if sys.argv[1] == "ignored":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.argv[1:] = ["--version"]
+from duralog.__main__ import main
+main()
+"""
+
+
+def test_an_interrupt_while_the_command_is_loaded() -> None:
+    def interrupted(how: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-c", _INTERRUPTED_IMPORT, how]
+        return subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+
+    found = interrupted("handled")
+    assert (found.returncode, found.stdout, found.stderr) == (-signal.SIGINT, "", "")
+    assert interrupted("ignored").stdout.startswith("duralog ")
