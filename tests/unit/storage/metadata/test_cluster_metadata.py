@@ -259,7 +259,7 @@ class TestChanges:
             ("or/ders", InvalidTopic, "letters, digits"),
             ("", InvalidTopic, "empty"),
             ("x" * 250, InvalidTopic, "249"),
-            ("__cluster_metadata", InvalidTopic, "Kafka's own"),
+            ("__cluster_metadata", InvalidTopic, "an internal topic of Kafka"),
         ],
     )
     def test_names_that_are_refused(self, name, error, complaint):
