@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,7 +43,7 @@ from duralog.scanning.cluster.healing import read_through_damage
 from duralog.scanning.cluster.sources import HealedRange
 from duralog.scanning.executor import Advance, OnProgress, ignore_progress
 from duralog.scanning.logs import AnyPlan, Logs, LogSet
-from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, report_loss
+from duralog.scanning.offset_ranges import OffsetRange, report_loss
 from duralog.scanning.slices import DataLoss, Slice
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.decode_options import Decode
@@ -56,6 +56,7 @@ from duralog.spark.jobs.copy_notes import (
     planned_from_others,
     planned_losses,
 )
+from duralog.spark.jobs.export_ranges import check_made_from, new_ranges, not_read
 from duralog.spark.jobs.export_report import ExportedTable, ExportReport
 from duralog.spark.lake.change_rows import Unwrap
 from duralog.spark.lake.columns import DATE, by_day, table_schema
@@ -301,13 +302,13 @@ def _prepare(
             f"{spec.where}: it was exported with {state.isolation}, so {nothing.isolation} needs another target"
         )
     made_from = MadeFrom.of(logs, partitions)
-    _check_made_from(made_from, state, spec.where)
+    check_made_from(made_from, state, spec.where)
     check_ends(logs, state, partitions, where=spec.where, taken="was exported up to", advice="Give another target")
     lost: list[str] = []
     on_data_loss = None if fail_on_data_loss else _collected_in(lost)
     level = Isolation(state.isolation)
     there = logs.resolve(partitions, isolation=level)
-    ranges = _new_ranges(there, state, on_data_loss)
+    ranges = new_ranges(there, state, on_data_loss)
     rows = plan_rows(logs, ranges, table.state, request, isolation=level, where=spec.where)
     if rows is None:
         return None
@@ -336,55 +337,10 @@ def _prepare(
         findings=(
             *copy_problems(planned),
             *missing_partitions(logs, spec.topic),
-            *_not_read(spec.topic, there, state),
+            *not_read(spec.topic, there, state),
         ),
         lost=lost,
     )
-
-
-def _check_made_from(made_from: MadeFrom, state: TableState, where: str) -> None:
-    before = MadeFrom.in_state(state, where)
-    if before is not None and before.is_cluster and not made_from.is_cluster:
-        raise StateRefused(
-            f"{where}: it was exported from the directories of a cluster, up to the high watermark. One directory alone"
-            " may have records that consumers were never served: give the directories as a list, a pattern in quotes or"
-            " a manifest, also if only one is left, or another target"
-        )
-
-
-def _new_ranges(
-    there: Mapping[TopicPartition, OffsetRange], state: TableState, on_data_loss: OnDataLoss | None
-) -> dict[TopicPartition, OffsetRange]:
-    """From where the table ends. Where less can be read than it has, nothing is new."""
-    ranges = {}
-    for partition, found in there.items():
-        taken = state.next_offsets.get(partition.partition, found.start_offset)
-        if taken < found.start_offset:
-            loss = DataLoss(
-                topic=partition.topic,
-                partition=partition.partition,
-                asked_start=taken,
-                asked_end=taken,
-                available_start=found.start_offset,
-                available_end=found.end_offset,
-            )
-            report_loss(loss, on_data_loss)
-        start = max(taken, found.start_offset)
-        ranges[partition] = OffsetRange(start, max(start, found.end_offset))
-    return ranges
-
-
-def _not_read(topic: str, there: Mapping[TopicPartition, OffsetRange], state: TableState) -> Iterator[str]:
-    """Partitions of the table of which this run cannot read anything, in sentences for people."""
-    ends = {partition.partition: found.end_offset for partition, found in there.items()}
-    for number, taken in sorted(state.next_offsets.items()):
-        if number not in ends:
-            yield f"{topic}: partition {number} is in the table, and has no copy here: nothing new was read of it"
-        elif ends[number] < taken:
-            yield (
-                f"{topic}: partition {number} is in the table up to offset {taken}, and can be read up to"
-                f" {ends[number]} here: nothing is new until more can be read"
-            )
 
 
 def _collected_in(lost: list[str]) -> Callable[[DataLoss], None]:
