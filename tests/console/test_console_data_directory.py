@@ -461,6 +461,7 @@ def test_the_background_thread_looks_and_ends(stores: Any, tmp_path: Path) -> No
 
 def test_what_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / "00000000000000000000.log").touch()
     (tmp_path / "file").touch()
     for path, words in (
         (tmp_path / "nothing", "there is no such directory"),
