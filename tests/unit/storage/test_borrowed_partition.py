@@ -1,6 +1,6 @@
 """A directory held by a job, its partitions opened one by one, here in the same process: what is left when all is over.
 
-`tests/unit/storage/disk/test_lent_lock.py` has the locks, `tests/spark/test_job_compact_crashes.py` processes that are
+`tests/unit/storage/disk/test_lent_lock.py` has the locks, `tests/spark/jobs/test_compact_crashes.py` processes that are
 killed.
 """
 

@@ -1,4 +1,4 @@
-"""`duralog acl` on a directory. On a broker: tests/interop/test_interop_acl_tools.py."""
+"""`duralog acl` on a directory. On a broker: tests/interop/security/test_acl_tools.py."""
 
 from __future__ import annotations
 
