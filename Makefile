@@ -49,7 +49,7 @@ torture: env-dev ## a broker under load, killed and failed in every way, then ch
 	@$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),8) $(if $(SEED),--seed $(SEED))
 
 spark-kills: env-dev java ## kill twenty Spark drivers that copy a growing log into every sink, and count the records (KILLS=number for more)
-	@$(BIN)/python -m pytest tests/spark/test_killed_drivers.py -q -s --randomised $(or $(KILLS),20)
+	@$(BIN)/python -m pytest tests/spark/sink/test_killed_drivers.py -q -s --randomised $(or $(KILLS),20)
 
 bench: env-bench java ## benchmarks against the peers (JOB=name for one, QUICK=1 for a short run)
 	@$(BIN)/python -m bench $(if $(JOB),--job $(JOB)) $(if $(QUICK),--quick)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the quick unit tests of format, kernels, storage and scanning with another Python than that of .venv, or the tests that
-# are named, as tests/spark/test_frame_queries.py. Its environment is build/python-VERSION: requirements.txt and pytest, all pinned
+# are named, as tests/spark/source/test_frame_queries.py. Its environment is build/python-VERSION: requirements.txt and pytest, all pinned
 # and checked by their hashes, and PySpark of .venv.
 # Usage: scripts/other-python.sh VERSION [tests...], as in scripts/other-python.sh 3.13; python3.13 must be on the PATH
 set -euo pipefail

@@ -12,24 +12,24 @@ stamp=$env/.installed
 
 # Frames, views and cached frames in several queries, typed payloads, clusters, streams, writes, jobs and lake tables.
 tests=(
-    tests/spark/test_cluster_batch.py
-    tests/spark/test_executor.py
-    tests/spark/test_frame_queries.py
-    tests/spark/test_frame_snapshot.py
-    tests/spark/test_job_compact.py
-    tests/spark/test_job_export.py
-    tests/spark/test_job_snapshot.py
-    tests/spark/test_job_verify.py
-    tests/spark/test_lost_transaction_index.py
-    tests/spark/test_register.py
-    tests/spark/test_sink_batch.py
-    tests/spark/test_sink_stream.py
-    tests/spark/test_source_batch.py
-    tests/spark/test_source_columns.py
-    tests/spark/test_source_damage.py
-    tests/spark/test_stream_query.py
-    tests/spark/test_typed_payloads.py
-    tests/spark/test_versions.py
+    tests/spark/cluster/test_batch.py
+    tests/spark/session/test_executor.py
+    tests/spark/source/test_frame_queries.py
+    tests/spark/source/test_frame_snapshot.py
+    tests/spark/jobs/test_compact.py
+    tests/spark/jobs/test_export.py
+    tests/spark/jobs/test_snapshot.py
+    tests/spark/jobs/test_verify.py
+    tests/spark/source/test_lost_transaction_index.py
+    tests/spark/session/test_register.py
+    tests/spark/sink/test_batch.py
+    tests/spark/sink/test_stream.py
+    tests/spark/source/test_batch.py
+    tests/spark/source/test_columns.py
+    tests/spark/source/test_damage.py
+    tests/spark/source/test_stream_query.py
+    tests/spark/source/test_typed_payloads.py
+    tests/spark/session/test_versions.py
 )
 
 if [ ! -f "$requirements" ]; then

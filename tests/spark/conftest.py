@@ -41,16 +41,16 @@ def pytest_pycollect_makemodule() -> None:
 
 
 _MODULES_SINCE = {
-    "test_source_filters.py": "4.1",
-    "test_remote_requests.py": "4.2",
-    "test_stream_reader.py": "4.2",
+    "source/test_filters.py": "4.1",
+    "source/test_remote_requests.py": "4.2",
+    "source/test_stream_reader.py": "4.2",
 }
 """The first Spark that has what a module imports."""
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out modules that an older Spark cannot import."""
-    since = _MODULES_SINCE.get(collection_path.name)
+    since = _MODULES_SINCE.get(f"{collection_path.parent.name}/{collection_path.name}")
     is_older = since is not None and _what_is_missing() is None and _release(_spark_version()) < _release(since)
     return True if is_older else None
 

@@ -18,7 +18,7 @@ from tests.torture.rounds import ROUNDS
 
 _SUITES = (
     "tests/properties/test_mutated_coordinator_records.py",
-    "tests/broker/test_forked_broker.py",
+    "tests/broker/serving/test_forked_broker.py",
     "tests/faults/test_killed_process.py",
 )
 """Coordinator records of any content, forks of a broker and of a store, kills of a process that appends."""

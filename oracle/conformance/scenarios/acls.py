@@ -1,4 +1,4 @@
-"""Access control lists of a broker without an authorizer. With one: `tests/interop/test_interop_acls.py`."""
+"""Access control lists of a broker without an authorizer. With one: `tests/interop/security/test_acls.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Records for the coordinators' topics, right and wrong, and what Kafka 4.3.1 makes of each when it loads them.
 
-`tests/interop/test_interop_coordinator_records.py` asks Kafka whether that is still true.
+`tests/interop/groups/test_coordinator_records.py` asks Kafka whether that is still true.
 """
 
 from __future__ import annotations

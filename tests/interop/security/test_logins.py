@@ -1,6 +1,6 @@
 """Log-ins as Kafka has them: the same conversations with both, field by field; and each takes over the other's users.
 
-Clients of other makers log in to a guarded `duralog serve` in `test_broker_security.py`.
+Clients of other makers log in to a guarded `duralog serve` in `test_clients.py`.
 """
 
 from __future__ import annotations

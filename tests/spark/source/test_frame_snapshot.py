@@ -209,7 +209,7 @@ def test_what_is_gone_is_data_loss(
     lose(path)
     with pytest.raises(PySparkException, match=message) as error:
         strict.count()
-    assert "load again" in str(error.value)
+    assert "load it again" in str(error.value)
     assert "Traceback" not in str(error.value)
     assert lenient.count() == left
 

@@ -48,7 +48,7 @@ CODECS = [codec.label for codec in Codec]
 FILLING = """
 import sys
 import duralog
-from tests.interop.test_interop_store_dump import fill
+from tests.interop.store.test_dump import fill
 
 store = duralog.open(sys.argv[1])
 fill(store, seed=2)
