@@ -55,6 +55,7 @@ from duralog.broker.security.listener_security import PLAINTEXT, ListenerSecurit
 from duralog.broker.security.salt_key import salt_key
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.producer_ids import ProducerIds
+from duralog.broker.topics.recorded_topics import recorded_for_itself
 from duralog.broker.topics.topics import Topics
 from duralog.broker.transactions.coordinator import TransactionCoordinator
 from duralog.broker.warm_up import warm_up
@@ -300,8 +301,11 @@ class Broker:
         from duralog.broker.registry.registry import Registry
         from duralog.broker.registry.schemas_log import SchemasLog
         from duralog.broker.registry.server import serve_registry
+        from duralog.schemas.schemas_topic import SCHEMAS_TOPIC
 
-        registry = Registry(SchemasLog(self.runtime, self.topics, self.partitions))
+        audit = self.audit
+        on_created = None if audit is None else recorded_for_itself(audit, "schema registry", SCHEMAS_TOPIC)
+        registry = Registry(SchemasLog(self.runtime, self.topics, self.partitions, on_created))
         return serve_registry(registry, place, self.advertised_hosts, self.runtime.log_lines)
 
     @property

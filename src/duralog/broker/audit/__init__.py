@@ -1,1 +1,1 @@
-"""The audit log: changes, refusals and failed log-ins."""
+"""The audit log: changes, failed changes, refusals and failed log-ins."""

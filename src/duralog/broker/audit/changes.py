@@ -15,6 +15,8 @@ from duralog.storage.metadata.acls import Acl, Operation, PatternType, Permissio
 
 _RESOURCES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 """Types of resources with configs."""
+_UNKNOWN = "UNKNOWN"
+"""Instead of a number that a client made up: failures are counted by type."""
 _SCRAM = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
@@ -83,7 +85,7 @@ def _altered_configs(message: Any, answer: Fields) -> Iterator[Changed]:
     }
     for one in answer["responses"]:
         resource = one["resource_type"], one["resource_name"]
-        kind = _RESOURCES.get(one["resource_type"], str(one["resource_type"]))
+        kind = _RESOURCES.get(one["resource_type"], _UNKNOWN)
         yield Changed(kind, one["resource_name"], one["error_code"], names.get(resource))
 
 
@@ -94,11 +96,11 @@ def acl_text(acl: Acl) -> str:
     return f"{permission} {acl.principal} {operation} from {acl.host} on {pattern} {acl.resource_name}"
 
 
-def _name(kind: Any, number: int) -> str:
+def _name(kind: Any, number: int, unknown: str | None = None) -> str:
     try:
         return str(kind(number).name)
     except ValueError:
-        return str(number)
+        return unknown or str(number)
 
 
 def _created_acls(message: Any, answer: Fields) -> Iterator[Changed]:
@@ -113,7 +115,7 @@ def _created_acls(message: Any, answer: Fields) -> Iterator[Changed]:
             creation.operation,
             creation.permission_type,
         )
-        kind = _name(ResourceType, acl.resource_type)
+        kind = _name(ResourceType, acl.resource_type, _UNKNOWN)
         yield Changed(kind, acl.resource_name, one["error_code"], f"add {acl_text(acl)}")
 
 
@@ -131,7 +133,7 @@ def _deleted_acls(_: Any, answer: Fields) -> Iterator[Changed]:
                 one["operation"],
                 one["permission_type"],
             )
-            kind = _name(ResourceType, acl.resource_type)
+            kind = _name(ResourceType, acl.resource_type, _UNKNOWN)
             yield Changed(kind, acl.resource_name, one["error_code"], f"remove {acl_text(acl)}")
 
 

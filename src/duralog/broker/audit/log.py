@@ -1,7 +1,7 @@
 """The files of the audit log: JSON lines, written by a separate thread.
 
-Changes are in one file, refusals and failed logins in another next to it: clients without permissions cause those, and
-must not be able to rotate out the history of changes.
+Changes are in one file; failed changes, refusals and failed logins in another next to it: clients without permissions
+cause those, and must not be able to rotate out the history of changes.
 
 `AuditLog.write` never blocks and never fails. Entries wait in a bounded queue. If the queue is full, or a file cannot
 be written, entries are dropped, counted, and their number is written in an entry as soon as possible.
@@ -78,12 +78,13 @@ class AuditLog:
         self._thread.start()
 
     def write(self, entry: Entry) -> None:
-        """Queue an entry. Its time is now."""
+        """Queue an entry. Its time is now. Long texts are truncated: what waits in the queue is bounded."""
         if not _is_change(entry) and self._queue.qsize() >= _MOST_WAITING // 2:
             self.drop(1)
             return
         try:
-            self._queue.put_nowait({"time": _time_text(self._clock_ms()), **entry})
+            cut = {name: _cut(value) for name, value in entry.items()}
+            self._queue.put_nowait({"time": _time_text(self._clock_ms()), **cut})
         except queue.Full:
             self.drop(1, are_changes=_is_change(entry))
 
@@ -162,7 +163,7 @@ class AuditLog:
 
 
 def refusals_of(path: Path) -> Path:
-    """The file for refusals and failed logins: `audit-refusals.log` next to `audit.log`."""
+    """The file for failed changes, refusals and failed logins: `audit-refusals.log` next to `audit.log`."""
     return path.with_name(f"{path.stem}-refusals{path.suffix}")
 
 
@@ -196,8 +197,8 @@ def _time_text(time_ms: int) -> str:
 
 
 def _line(entry: Entry) -> bytes:
-    """One line of ASCII: input of clients cannot end a line, and long texts are truncated."""
-    return json.dumps({name: _cut(value) for name, value in entry.items()}).encode() + b"\n"
+    """One line of ASCII: input of clients cannot end a line."""
+    return json.dumps(entry).encode() + b"\n"
 
 
 def _cut(value: Any) -> Any:

@@ -1,20 +1,21 @@
-"""Writes entries for changes, refused operations and failed log-ins to the audit log.
+"""Writes entries for changes, failed changes, refused operations and failed log-ins to the audit log.
 
 | field | what |
 |---|---|
 | `time` | UTC, with milliseconds |
-| `event` | `change`, `refusal`, `login failure` or `dropped` |
+| `event` | `change`, `failure` of a change, `refusal`, `login failure` or `dropped` |
 | `principal`, `host`, `client_id`, `listener` | who, and from where |
 | `api` | the request by Kafka's name |
 | `operation` | of a refusal: the refused operation |
 | `resource_type`, `resource` | with what |
-| `count`, `resources` | of a refusal of several resources: their number, and the names of the first |
+| `count`, `resources` | of several failures or refusals: their number, and the names of the first resources |
 | `result` | the name of Kafka's error code; `NONE` for a change that was made, `SSL_HANDSHAKE_FAILED` for TLS |
-| `detail` | what was changed, without values that may be secret |
+| `detail` | what was changed, or the first thing that was not, without values that may be secret |
 
-Clients without permissions choose how many operations are refused. The refusals of a request are one entry for each
-operation and resource type, and the entries for refusals, as those for failed logins, are limited: 100 at once, then
-10 in a second. Those beyond it are counted in a `dropped` entry.
+Clients without permissions choose how many changes fail and how many operations are refused: an unknown topic id, for
+one, fails and is not refused. So the failures of a request are one entry for each result and resource type, and its
+refusals one for each operation and resource type. The entries for failures, for refusals and for failed log-ins are
+limited, each kind for itself: 100 at once, then 10 in a second. Those beyond it are counted in a `dropped` entry.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NAMES = {
     for name, code in vars(error_codes).items()
     if name.isupper() and isinstance(code, int) and name[0] != "_"
 }
-_REFUSAL, _LOGIN_FAILURE = "refusal", "login failure"
+_FAILURE, _REFUSAL, _LOGIN_FAILURE = "failure", "refusal", "login failure"
 _MOST_NAMES = 5
 _LONGEST_NAME = 249
 """The longest name of a topic."""
@@ -49,15 +50,23 @@ class Changed(NamedTuple):
     detail: str | None = None
 
 
-class _Refused:
-    """The refusals of a request, for one operation and resource type."""
+class _Several:
+    """Failures or refusals of a request that are one entry."""
 
-    __slots__ = ("count", "names", "request")
+    __slots__ = ("count", "names")
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self) -> None:
         self.count = 0
         self.names: list[str] = []
+
+    def add(self, name: str | None) -> None:
+        self.count += 1
+        if name is not None and len(self.names) < _MOST_NAMES:
+            self.names.append(name[:_LONGEST_NAME])
+
+    def fields(self, resource_type: str) -> dict[str, object]:
+        fields: dict[str, object] = {"resource_type": resource_type, "resource": self.names[0] if self.names else None}
+        return fields if self.count == 1 else {**fields, "count": self.count, "resources": self.names}
 
 
 class _Limit:
@@ -79,7 +88,7 @@ class _Limit:
 
 
 class AuditRecorder:
-    """Any thread may report changes; the rest is for the loop's thread."""
+    """For the loop's thread."""
 
     def __init__(
         self,
@@ -95,9 +104,9 @@ class AuditRecorder:
         self._api_name = api_name
         self._listener = listener
         self._call_soon = call_soon
-        self._refused: dict[tuple[int, int, int], _Refused] = {}
+        self._refused: dict[tuple[int, int, int], tuple[Request, _Several]] = {}
         """Refusals that are not written yet, by the identity of the request, operation and resource type."""
-        self._limits = {event: _Limit(clock_ms) for event in (_REFUSAL, _LOGIN_FAILURE)}
+        self._limits = {event: _Limit(clock_ms) for event in (_FAILURE, _REFUSAL, _LOGIN_FAILURE)}
 
     def close(self) -> None:
         """REQUIRES: no request comes any more."""
@@ -105,13 +114,26 @@ class AuditRecorder:
         self.log.close()
 
     def changed(self, request: Request, changes: Iterable[Changed]) -> None:
+        self._write_changes(lambda event: self._entry(event, request), changes)
+
+    def changed_itself(self, cause: str, change: Changed) -> None:
+        """A change of the broker's own, without a request of Kafka's protocol. `cause` is the part that needed it."""
+        sender = dict.fromkeys(("principal", "host", "client_id", "listener"))
+        self._write_changes(lambda event: {"event": event, **sender, "api": cause}, [change])
+
+    def _write_changes(self, entry: Callable[[str], dict[str, object]], changes: Iterable[Changed]) -> None:
+        failed: dict[tuple[str, int], tuple[_Several, str | None]] = {}
         for change in changes:
-            entry = self._entry(CHANGE, request)
-            entry |= {"resource_type": change.resource_type, "resource": change.resource}
-            entry["result"] = _NAMES.get(change.error_code, str(change.error_code))
-            if change.detail is not None:
-                entry["detail"] = change.detail
-            self.log.write(entry)
+            if change.error_code == error_codes.NONE:
+                fields: dict[str, object] = {"resource_type": change.resource_type, "resource": change.resource}
+                self.log.write(entry(CHANGE) | fields | _result(change.error_code, change.detail))
+                continue
+            key = change.resource_type, change.error_code
+            if key not in failed:
+                failed[key] = _Several(), change.detail
+            failed[key][0].add(change.resource)
+        for (resource_type, error_code), (several, detail) in failed.items():
+            self._write_limited(entry(_FAILURE) | several.fields(resource_type) | _result(error_code, detail))
 
     def refused(self, request: Request, operation: int, resource_type: int, name: str) -> None:
         if not self._refused:
@@ -119,20 +141,16 @@ class AuditRecorder:
         key = (id(request), operation, resource_type)
         refused = self._refused.get(key)
         if refused is None:
-            refused = self._refused[key] = _Refused(request)
-        refused.count += 1
-        if len(refused.names) < _MOST_NAMES:
-            refused.names.append(name[:_LONGEST_NAME])
+            refused = self._refused[key] = request, _Several()
+        refused[1].add(name)
 
     def _write_refused(self) -> None:
         written, self._refused = self._refused, {}
-        for (_, operation, resource_type), refused in written.items():
+        for (_, operation, resource_type), (request, refused) in written.items():
             type_name = ResourceType(resource_type).name
-            entry = self._entry(_REFUSAL, refused.request)
+            entry = self._entry(_REFUSAL, request)
             entry["operation"] = Operation(operation).name
-            entry |= {"resource_type": type_name, "resource": refused.names[0]}
-            if refused.count > 1:
-                entry |= {"count": refused.count, "resources": refused.names}
+            entry |= refused.fields(type_name)
             entry["result"] = f"{type_name}_AUTHORIZATION_FAILED"
             self._write_limited(entry)
 
@@ -158,3 +176,8 @@ class AuditRecorder:
             "listener": self._listener(request.node),
             "api": self._api_name(request),
         }
+
+
+def _result(error_code: int, detail: str | None) -> dict[str, object]:
+    fields: dict[str, object] = {"result": _NAMES.get(error_code, str(error_code))}
+    return fields if detail is None else {**fields, "detail": detail}

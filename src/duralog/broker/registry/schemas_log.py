@@ -14,7 +14,7 @@ from typing import Any
 from duralog.broker.registry.answers import STORE_ERROR, RegistryError
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partitions
-from duralog.broker.topics.topics import Topics, TopicView
+from duralog.broker.topics.topics import TopicCallback, Topics, TopicView
 from duralog.errors import DuralogError, SchemaError
 from duralog.format.record import Record
 from duralog.schemas.catalogue import SchemaCatalogue
@@ -27,8 +27,12 @@ _LONGEST_APPEND_SECONDS = 30.0
 class SchemasLog:
     """The state of the records, and its updates."""
 
-    def __init__(self, runtime: Runtime, topics: Topics, partitions: Partitions) -> None:
+    def __init__(
+        self, runtime: Runtime, topics: Topics, partitions: Partitions, on_created: TopicCallback | None = None
+    ) -> None:
+        """`on_created` gets the topic when it is created, or why it could not be."""
         self._runtime = runtime
+        self._on_created = on_created
         self._topics = topics
         self._partitions = partitions
         self._log: ReadableLog | None = None
@@ -90,7 +94,9 @@ class SchemasLog:
                 done.set_result(None)
 
         self._runtime.call_soon(
-            lambda: self._topics.ensure(SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"}, with_topic)
+            lambda: self._topics.ensure(
+                SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"}, with_topic, on_created=self._on_created
+            )
         )
         try:
             done.result(_LONGEST_APPEND_SECONDS)

@@ -151,8 +151,12 @@ class Topics:
         configs: Mapping[str, object],
         then: TopicCallback,
         answers: DelayedAnswer | None = None,
+        on_created: TopicCallback | None = None,
     ) -> None:
-        """The topic of this name, which is created if it does not exist."""
+        """The topic of this name, which is created if it does not exist.
+
+        `on_created` is called before `then` with the new topic, or why it could not be created; not if it exists.
+        """
         known = self._by_name.get(name)
         if known is not None:
             then(known)
@@ -160,21 +164,29 @@ class Topics:
 
         def finish(result: TopicView | Exception) -> None:
             is_there = isinstance(result, TopicExists) and self._runtime.store.find_topic(name) is not None
+            if not is_there and on_created is not None:
+                on_created(result)
             then(self.refresh(name) if is_there else result)
 
         self.create(name, partitions, configs, finish, answers)
 
-    def ensure_internal(self, name: str, then: TopicCallback, answers: DelayedAnswer | None = None) -> None:
+    def ensure_internal(
+        self,
+        name: str,
+        then: TopicCallback,
+        answers: DelayedAnswer | None = None,
+        on_created: TopicCallback | None = None,
+    ) -> None:
         """One of Kafka's internal topics, created as Kafka does if it does not exist."""
         partitions, configs = internal_topic(name, self._runtime.config)
-        self.ensure(name, partitions, configs, then, answers)
+        self.ensure(name, partitions, configs, then, answers, on_created)
 
     def create_missing(
-        self, names: Iterable[str], on_result: Callable[[str, TopicView | Exception], None] | None = None
+        self, names: Iterable[str], on_created: Callable[[str, TopicView | Exception], None] | None = None
     ) -> None:
         """Create topics that a client has asked for, with the broker's defaults. The client does not wait for them.
 
-        `on_result` is called with the name of each, and the topic or why it could not be created.
+        `on_created` is called with the name of each, and the topic or why it could not be created.
 
         REQUIRES: their names are valid. If that would be more partitions than one request may create, or more replicas
         than one node has, nothing is created, as in Kafka.
@@ -198,17 +210,11 @@ class Topics:
             return
         for name, (partitions, configs) in wanted.items():
             self._coming.add(name)
-            self.ensure(name, partitions, configs, partial(self._has_come, name, on_result))
+            of_one = None if on_created is None else partial(on_created, name)
+            self.ensure(name, partitions, configs, partial(self._has_come, name), on_created=of_one)
 
-    def _has_come(
-        self,
-        name: str,
-        on_result: Callable[[str, TopicView | Exception], None] | None,
-        result: TopicView | Exception,
-    ) -> None:
+    def _has_come(self, name: str, result: TopicView | Exception) -> None:
         self._coming.discard(name)
-        if on_result is not None:
-            on_result(name, result)
         if isinstance(result, Exception):
             reason = f"topic {name} could not be created for a client that asked for it: {result}"
             self._runtime.log_lines.warn("topic not made", reason)

@@ -194,6 +194,22 @@ def test_refusals_and_failed_logins_are_limited_and_changes_are_not(tmp_path: Pa
     assert recorder.log.dropped == 1_810
 
 
+def test_the_failures_of_a_request_are_one_entry_for_each_result(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    recorder = recorder_of(opened(path), [], [0.0])
+    request = Request(3, 1, 0, "c", None, memoryview(b""), principal=Principal("eve"))
+    changes = [Changed("TOPIC", None, 100, f"id {number}" + "x" * 10_000_000) for number in range(3)]
+    recorder.changed(request, [*changes, *(Changed("TOPIC", f"t{number}", 3) for number in range(1_000))])
+    recorder.changed_itself("a part", Changed("TOPIC", "own", 56))
+    recorder.close()
+    assert path.read_bytes() == b""
+    own, unknown, ids = read_last(path, 9)
+    assert (ids["event"], ids["result"], ids["count"], ids["resource"]) == ("failure", "UNKNOWN_TOPIC_ID", 3, None)
+    assert len(ids["detail"]) == 1_003
+    assert (unknown["count"], unknown["resources"]) == (1_000, ["t0", "t1", "t2", "t3", "t4"])
+    assert (own["api"], own["resource"], own["result"]) == ("a part", "own", "KAFKA_STORAGE_ERROR")
+
+
 def test_a_quota_is_recorded_with_the_entity_of_the_answer() -> None:
     def entry(rate: float, **names: str | None) -> SimpleNamespace:
         entity = [SimpleNamespace(entity_type=kind, entity_name=name) for kind, name in names.items()]

@@ -8,10 +8,13 @@ Version 1: transactional ids. Version 4: several keys at once. Version 6: share 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
+from duralog.broker.audit.recorder import AuditRecorder
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from duralog.broker.topics.recorded_topics import recorded_creation
 from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, UNKNOWN_SERVER_ERROR
 from duralog.broker.wire.messages import optional
@@ -32,7 +35,7 @@ _ERROR_TEXTS: Final = {
 }
 
 
-def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
+def handle(runtime: Runtime, topics: Topics, audit: AuditRecorder | None, request: Request) -> Answer:
     key_type = optional(request.message, "key_type", 0)
     if key_type == _SHARE:
         return _fields(runtime, request, INVALID_REQUEST)
@@ -50,7 +53,8 @@ def handle(runtime: Runtime, topics: Topics, request: Request) -> Answer:
             runtime.log_lines.warn(f"no {topic}", f"{topic} cannot be created: {made}")
         later.answer(_fields(runtime, request, COORDINATOR_NOT_AVAILABLE if isinstance(made, Exception) else NONE))
 
-    topics.ensure_internal(topic, is_made, later)
+    on_created = None if audit is None else partial(recorded_creation(audit, request), topic)
+    topics.ensure_internal(topic, is_made, later, on_created)
     return later
 
 

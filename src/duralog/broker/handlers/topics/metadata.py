@@ -8,14 +8,14 @@ may ask by topic id, and then only by id: names are ignored then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from duralog.broker.audit.recorder import AuditRecorder, Changed
+from duralog.broker.audit.recorder import AuditRecorder
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.internal_topics import INTERNAL_TOPICS
 from duralog.broker.topics.leadership import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED, partition_fields
 from duralog.broker.topics.partitions import Partitions
+from duralog.broker.topics.recorded_topics import recorded_creation
 from duralog.broker.topics.topics import Topics, TopicView
 from duralog.broker.wire import error_codes as codes
 from duralog.broker.wire.messages import optional
@@ -46,7 +46,7 @@ def handle(
         elif any(topic.name is None for topic in asked):
             return refuse(request, codes.UNKNOWN_SERVER_ERROR, None)
         else:
-            on_created = None if audit is None else _recorded(audit, request)
+            on_created = None if audit is None else recorded_creation(audit, request)
             answers = _by_name(runtime, topics, partitions, request, operations, on_created)
     node = request.node or runtime.node
     cluster = ALL_CLUSTER_OPERATIONS if _wants(request, "include_cluster_authorized_operations") else NOT_ASKED
@@ -85,21 +85,6 @@ def _by_name(
         topics.create_missing((name for name in missing if topic_name_fault(name) is None), on_created)
     known = [_known(runtime, partitions, topic, operations) for topic in found.values() if topic is not None]
     return known + [_missing(name, operations) for name in missing]
-
-
-def _recorded(audit: AuditRecorder, request: Request) -> Callable[[str, TopicView | Exception], None]:
-    """Put a topic that was created for a client into the audit log."""
-    # The request may be answered before: keep who sent it, and not what.
-    sender = replace(request, message=None, body=memoryview(b""))
-
-    def record(name: str, result: TopicView | Exception) -> None:
-        if isinstance(result, Exception):
-            change = Changed("TOPIC", name, codes.code_of(result))
-        else:
-            change = Changed("TOPIC", name, codes.NONE, f"{len(result.partitions)} partitions")
-        audit.changed(sender, [change])
-
-    return record
 
 
 def _known(runtime: Runtime, partitions: Partitions, topic: TopicView, operations: int) -> Fields:
