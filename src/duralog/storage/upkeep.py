@@ -25,11 +25,18 @@ from duralog.storage.disk.background import Clock, Scheduler
 from duralog.storage.disk.log_directories import LogDirectories
 from duralog.storage.held_records import HeldRecords, HeldTopic, warn_of
 from duralog.storage.log.partition_log import Logs, PartitionLog
+from duralog.storage.log.retention import is_retention_chosen
 
 _LONGEST_FLUSH_CHECK_MS = 1000
 _SOON_MS = 1
 """Not 0: a command that opens a store briefly runs only what is due at once, and deletes nothing by itself."""
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
+_CONSEQUENCES = {
+    True: "retention will delete them",
+    False: "the default retention deletes them while the store is open, and holds them from its next opening on",
+}
+"""Of appending expired records, by whether the retention was chosen (`duralog.storage.held_records`)."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -161,12 +168,15 @@ class Upkeep:
         if partition.topic in self._warned_topics:
             return
         self._warned_topics.add(partition.topic)
+        log = self._logs().get(partition)
+        is_chosen = log is not None and is_retention_chosen(log.config)
         _logger.warning(
-            "%s: appended records of %s, older than retention.ms=%d: retention will delete them. To keep them, set"
-            " retention.ms=-1 for the topic: duralog topic alter %s --topic %s --config retention.ms=-1",
+            "%s: appended records of %s, older than retention.ms=%d: %s. To keep them, set retention.ms=-1 for the"
+            " topic: duralog topic alter %s --topic %s --config retention.ms=-1",
             partition,
             f"{_EPOCH + timedelta(milliseconds=timestamp_ms):%Y-%m-%dT%H:%M:%SZ}",
             retention_ms,
+            _CONSEQUENCES[is_chosen],
             shlex.quote(str(self._directories.path)),
             partition.topic,
         )
