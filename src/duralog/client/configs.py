@@ -131,14 +131,14 @@ class ConfigClient(WireConnection):
             for config in result["configs"]
         ]
 
-    def alter(self, resource: str, changes: Mapping[str, str | None]) -> None:
+    def alter(self, resource: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Set configs; None removes one."""
         configs = [
             {"name": name, "operation": _DELETE if text is None else _SET, "value": text}
             for name, text in changes.items()
         ]
         resources = [{"type": BROKER_RESOURCE, "name": resource, "configs": configs}]
-        response = self.ask(_ALTER, {"resources": resources, "validate_only": False})
+        response = self.ask(_ALTER, {"resources": resources, "validate_only": validate_only})
         for result in response["results"]:
             self._check(result)
 

@@ -49,7 +49,7 @@ class BrokerConfigs(Protocol):
         """All configs of this broker, or those set for `ALL_BROKERS`."""
         ...
 
-    def alter(self, resource: str, changes: Mapping[str, str | None]) -> None:
+    def alter(self, resource: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Set configs; None removes one."""
         ...
 
@@ -67,11 +67,12 @@ class StoreConfigs:
             return list(all_brokers_entries(self._store))
         return list(broker_entries(self._store, listeners=None))
 
-    def alter(self, resource: str, changes: Mapping[str, str | None]) -> None:
+    def alter(self, resource: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         fault = broker_fault(self._store, resource, changes)
         if fault is not None:
             raise InvalidConfig(f"{self._store.path}: {plain_reason(fault.message or '')}")
-        self._store.alter_configs_of(BROKER_RESOURCE, resource, changes)
+        if not validate_only:
+            self._store.alter_configs_of(BROKER_RESOURCE, resource, changes)
 
 
 class RunningBrokerConfigs:
@@ -85,8 +86,10 @@ class RunningBrokerConfigs:
     def entries(self, resource: str) -> Sequence[Entry]:
         return self._client.entries(resource)
 
-    def alter(self, resource: str, changes: Mapping[str, str | None]) -> None:
-        self._client.alter(resource, changes)
+    def alter(self, resource: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
+        self._client.alter(resource, changes, validate_only=validate_only)
+        if validate_only:
+            return
         # Kafka responds when the controller has written them; the broker applies them a moment later.
         until = time.monotonic() + _FOLLOWING_SECONDS
         while not self._has_followed(resource, changes) and time.monotonic() < until:
@@ -100,14 +103,16 @@ class RunningBrokerConfigs:
         )
 
 
-def set_configs(configs: BrokerConfigs, changes: Mapping[str, str], *, for_all: bool) -> None:
+def set_configs(
+    configs: BrokerConfigs, changes: Mapping[str, str], *, for_all: bool, validate_only: bool = False
+) -> None:
     check_names(changes, configs.entries(configs.own))
     if _MAX_CONNECTIONS in changes:
         BrokerConfig.of({_MAX_CONNECTIONS: changes[_MAX_CONNECTIONS]})  # Kafka refuses 0 without a reason.
-    configs.alter(ALL_BROKERS if for_all else configs.own, changes)
+    configs.alter(ALL_BROKERS if for_all else configs.own, changes, validate_only=validate_only)
 
 
-def reset_configs(configs: BrokerConfigs, names: Collection[str]) -> list[str]:
+def reset_configs(configs: BrokerConfigs, names: Collection[str], *, validate_only: bool = False) -> list[str]:
     """Remove stored configs, for this broker and for all brokers. Returns the names of those that were set."""
     own = configs.entries(configs.own)
     for_this = stored_texts(own, configs.own)
@@ -116,7 +121,7 @@ def reset_configs(configs: BrokerConfigs, names: Collection[str]) -> list[str]:
     for resource, stored in ((configs.own, for_this), (ALL_BROKERS, for_all)):
         changes = {name: None for name in names if name in stored}
         if changes:
-            configs.alter(resource, changes)
+            configs.alter(resource, changes, validate_only=validate_only)
     return [name for name in names if name in for_all or name in for_this]
 
 

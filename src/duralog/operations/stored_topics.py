@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from duralog.broker.configs.resources import topic_entries
 from duralog.config.entries import Entry
-from duralog.config.plurals import plural
-from duralog.config.topic import parse_topic_configs
-from duralog.errors import InvalidTopic, TopicExists
-from duralog.format.filenames import collision_key, topic_name_fault
+from duralog.config.topic import parse_topic_configs, topic_definition
+from duralog.storage.metadata.changes import check_more_partitions, check_new_topic
 from duralog.storage.store import Store
 
 
@@ -24,14 +22,10 @@ class StoreTopics:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def check_new(self, name: str, configs: Mapping[str, object]) -> None:
-        """Raise what `create` would for this name and these configs. The store need not be open for writing."""
-        if (fault := topic_name_fault(name)) is not None:
-            raise InvalidTopic(fault)
-        alike = [other for other in self._store.topics() if collision_key(other) == collision_key(name)]
-        if alike:
-            why = "" if name in alike else f": it collides with {name}, which differs only in '.' and '_'"
-            raise TopicExists(f"the topic {alike[0]} exists already{why}")
+    def check_new(self, name: str, partitions: int | None, configs: Mapping[str, object]) -> None:
+        """Raise what the creation of this topic would. The store need not be open for writing."""
+        count = self._store.config.num_partitions if partitions is None else partitions
+        check_new_topic(self._store.topics(), name, count)
         self._store.config.topic_defaults().with_overrides(configs)
 
     def alter(self, name: str, changes: Mapping[str, object], partitions: int | None) -> None:
@@ -45,9 +39,13 @@ class StoreTopics:
     def check_alteration(self, name: str, changes: Mapping[str, object], partitions: int | None) -> None:
         """Raise what `alter` would, before anything is changed."""
         present = len(self._store.partitions(name))
-        if partitions is not None and partitions <= present:
-            raise InvalidTopic(f"{name} has {plural(present, 'partition')}; it can only get more, not {partitions}")
-        own = {**self._store.topic_overrides(name), **changes}
+        if partitions is not None:
+            check_more_partitions(name, present, partitions)
+        stored = self._store.topic_overrides(name)
+        for key, value in changes.items():
+            if value is None and key not in stored:
+                topic_definition(key)
+        own = {**stored, **changes}
         parse_topic_configs({key: value for key, value in changes.items() if value is not None})
         kept = {key: value for key, value in own.items() if value is not None}
         self._store.config.topic_defaults().with_stored(kept).check()

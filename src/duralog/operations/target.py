@@ -14,14 +14,15 @@ from duralog.client.configs import ConfigClient
 from duralog.client.groups import BrokerGroups
 from duralog.client.producing import Placed, Written, to_broker
 from duralog.client.topics import BrokerTopics
-from duralog.config import BrokerConfig
+from duralog.client.unknown_names import unknown_partition
+from duralog.config import BrokerConfig, TopicConfig
 from duralog.config.entries import Entry
 from duralog.format.record import Record
 from duralog.operations.broker_configs import BrokerConfigs, RunningBrokerConfigs, StoreConfigs
 from duralog.operations.groups.reset_offsets import ResettableGroups
 from duralog.operations.groups.stored_groups import StoreGroups
 from duralog.operations.opened_store import check_log_directory, opened_for_writing
-from duralog.operations.records.produced import to_store
+from duralog.operations.records.produced import check_record, to_store
 from duralog.operations.stored_topics import StoreTopics
 from duralog.storage.metadata.cluster_metadata import TOPIC_RESOURCE
 from duralog.storage.store import Store
@@ -64,6 +65,8 @@ class Target(Protocol):
 
     def delete_topic(self, topic: str) -> None: ...
 
+    def check_record(self, topic: str, partition: int | None, record: Record) -> None: ...
+
     def produce(self, topic: str, partition: int | None, record: Record) -> Position:
         """Without a partition, that of the key."""
 
@@ -85,8 +88,8 @@ class DirectoryTarget:
     def topic_id(self, topic: str) -> str | None:
         return self._store.topic_id(topic)
 
-    def check_new_topic(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> None:  # noqa: ARG002
-        self._topics.check_new(topic, configs)
+    def check_new_topic(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> None:
+        self._topics.check_new(topic, partitions, configs)
 
     def create_topic(self, topic: str, partitions: int | None, configs: Mapping[str, str]) -> int:
         self._store.create_topic(topic, partitions, configs)
@@ -100,6 +103,13 @@ class DirectoryTarget:
 
     def delete_topic(self, topic: str) -> None:
         self._store.delete_topic(topic)
+
+    def check_record(self, topic: str, partition: int | None, record: Record) -> None:
+        found = self._store.find_topic(topic)
+        numbers = self._store.partitions(topic)
+        if partition is not None and partition not in numbers:
+            raise unknown_partition(self._store.path, topic, partition, numbers)
+        check_record(topic, TopicConfig() if found is None else found.config, record)
 
     def produce(self, topic: str, partition: int | None, record: Record) -> Position:
         written: dict[int, Written] = {}
@@ -140,10 +150,18 @@ class BrokerTarget:
     def delete_topic(self, topic: str) -> None:
         self._topics.delete(topic)
 
+    def check_record(self, topic: str, partition: int | None, record: Record) -> None:
+        # A broker may create a topic that is missing: here it was deleted, or misspelled.
+        count = self._topics.count(topic)
+        if partition is not None and partition >= count:
+            raise unknown_partition(self._address, topic, partition, range(count))
+        texts = {entry.name: entry.text for entry in self.topic_configs(topic) if entry.text is not None}
+        check_record(topic, TopicConfig().with_stored(texts), record)
+
     def produce(self, topic: str, partition: int | None, record: Record) -> Position:
         written: dict[int, Written] = {}
         placed: list[list[Placed]] = [[(None, record)]]
-        self._topics.count(topic)  # A broker may create a topic that is missing: here it was deleted, or misspelled.
+        self.check_record(topic, partition, record)
         to_broker(self._address, topic, placed, partition=partition, codec=None, written=written)
         return _position(written)
 

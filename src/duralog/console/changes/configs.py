@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from duralog.broker.security.web_users import Role
 from duralog.console.changes.change import Preview, WithoutInput
 from duralog.console.changes.topics import config_preview
-from duralog.operations.broker_configs import check_names, reset_configs, set_configs, stored_texts
+from duralog.operations.broker_configs import reset_configs, set_configs
 from duralog.operations.target import Target
-from duralog.storage.metadata.cluster_metadata import ALL_BROKERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class SetBrokerConfig(WithoutInput):
     def preview(self, target: Target) -> Preview:
         configs = target.configs()
         entries = configs.entries(configs.own)
-        check_names([self.name], entries)
+        set_configs(configs, {self.name: self.value}, for_all=self.for_all, validate_only=True)
         before = {entry.name: entry.text for entry in entries}
         whose = "all brokers" if self.for_all else "this broker"
         return config_preview(f"{self.name} is stored for {whose}.", before, {self.name: self.value})
@@ -48,11 +47,9 @@ class ResetBrokerConfig(WithoutInput):
 
     def preview(self, target: Target) -> Preview:
         configs = target.configs()
-        own = configs.entries(configs.own)
-        stored = {**stored_texts(configs.entries(ALL_BROKERS), ALL_BROKERS), **stored_texts(own, configs.own)}
-        if self.name not in stored:
+        if not reset_configs(configs, [self.name], validate_only=True):
             return Preview(sentence=f"{self.name} is not stored: there is nothing to reset.", has_effect=False)
-        before = {entry.name: entry.text for entry in own}
+        before = {entry.name: entry.text for entry in configs.entries(configs.own)}
         sentence = f"What is stored for {self.name} is removed, for this broker and for all."
         return config_preview(sentence, before, {self.name: None})
 

@@ -32,21 +32,21 @@ class ResetGroup(WithoutInput):
 
     def preview(self, target: Target) -> Preview:
         offsets = self._reset(target, execute=False)
-        moved = sum(offset.before != offset.after for offset in offsets)
         more = len(offsets) - MOST_ROWS
         return Preview(
-            sentence=f"{plural(moved, 'partition')} of {len(offsets):,} would move."
+            sentence=f"{plural(_moved(offsets), 'partition')} of {len(offsets):,} would move."
             if offsets
             else "There is nothing to reset: the group has committed no offsets of these topics.",
             columns=("Partition", "From", "To", "Change"),
             rows=tuple(_row(offset) for offset in offsets[:MOST_ROWS]),
             notes=(f"{plural(more, 'more partition')} not shown.",) if more > 0 else (),
-            has_effect=bool(offsets),
+            has_effect=_moved(offsets) > 0,
         )
 
     def carry_out(self, target: Target) -> str:
         offsets = self._reset(target, execute=True)
-        return f"Reset {plural(len(offsets), 'partition')} of group {self.group}."
+        some = "" if _moved(offsets) == len(offsets) else f"{_moved(offsets):,} of "
+        return f"Reset {some}{plural(len(offsets), 'partition')} of group {self.group}."
 
     def _reset(self, target: Target, *, execute: bool) -> Sequence[ResetOffset]:
         request = ResetRequest(groups=[self.group], topics=self.topics, to=self.to, execute=execute)
@@ -70,6 +70,10 @@ class DeleteGroup(WithoutInput):
     def carry_out(self, target: Target) -> str:
         target.groups(evicts=self.evicts).delete(self.group)
         return f"Deleted group {self.group}."
+
+
+def _moved(offsets: Sequence[ResetOffset]) -> int:
+    return sum(offset.before != offset.after for offset in offsets)
 
 
 def _named(topic: str, numbers: Collection[int] | None) -> str:

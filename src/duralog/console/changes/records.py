@@ -41,7 +41,7 @@ class ProduceRecord:
         return json.dumps({name: fields[name] for name in fields if name not in _OF_THE_LOG}, ensure_ascii=False)
 
     def preview(self, target: Target) -> Preview:
-        target.topic_id(self.topic)
+        target.check_record(self.topic, self.partition, self.record)
         size = sum(len(part or b"") for part in (self.record.key, self.record.value))
         where = "by its key" if self.record.key is not None else "chosen by the producer"
         partition = f"partition {self.partition}" if self.partition is not None else f"the partition {where}"

@@ -85,6 +85,34 @@ def first_records(bootstrap: Iterable[MetadataRecord] = ()) -> list[MetadataReco
     return records
 
 
+def check_new_topic(existing: Iterable[str], name: str, partitions: int) -> None:
+    """Raise for a topic that cannot be created next to the existing ones."""
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise InvalidTopic(fault)
+    if name == CLUSTER_METADATA:
+        raise InvalidTopic(f"{CLUSTER_METADATA} is an internal topic of Kafka")
+    for other in existing:
+        if collision_key(other) == collision_key(name):
+            alike = "" if other == name else f": it collides with {name}, which differs only in '.' and '_'"
+            raise TopicExists(f"the topic {other} exists already{alike}")
+    _check_count(partitions)
+
+
+def check_more_partitions(name: str, present: int, total: int) -> None:
+    """Raise if a topic cannot get this number of partitions."""
+    if total <= present:
+        raise InvalidTopic(f"{name} has {plural(present, 'partition')}; it can only get more, not {total}")
+    if name in COORDINATOR_TOPICS:
+        raise InvalidTopic(f"{name} cannot get more partitions: {PLACED_BY_COUNT}")
+    _check_count(total - present)
+
+
+def _check_count(partitions: int) -> None:
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise InvalidTopic(f"{partitions} partitions cannot be created: the number must be from 1 to {MOST_PARTITIONS}")
+
+
 def create_topic(
     metadata: ClusterMetadata,
     name: str,
@@ -96,15 +124,7 @@ def create_topic(
     topic_id: str | None = None,
 ) -> list[MetadataRecord]:
     """A new topic. The configs are those of `config.topic_config_texts`; without an id it gets a random one."""
-    fault = topic_name_fault(name)
-    if fault is not None:
-        raise InvalidTopic(fault)
-    if name == CLUSTER_METADATA:
-        raise InvalidTopic(f"{CLUSTER_METADATA} is an internal topic of Kafka")
-    for other in metadata.topics:
-        if collision_key(other) == collision_key(name):
-            alike = "" if other == name else f": it collides with {name}, which differs only in '.' and '_'"
-            raise TopicExists(f"the topic {other} exists already{alike}")
+    check_new_topic(metadata.topics, name, partitions)
     topic_id = topic_id or random_uuid()
     return _after_open_transaction(
         metadata,
@@ -122,10 +142,7 @@ def add_partitions(
     """More partitions for a topic. `partitions` is the new total."""
     topic = metadata.topic(name)
     present = len(topic.partitions)
-    if partitions <= present:
-        raise InvalidTopic(f"{name} has {plural(present, 'partition')}; it can only get more, not {partitions}")
-    if name in COORDINATOR_TOPICS:
-        raise InvalidTopic(f"{name} cannot get more partitions: {PLACED_BY_COUNT}")
+    check_more_partitions(name, present, partitions)
     records = _partition_records(metadata, topic.topic_id, range(present, partitions), node_id, directory_ids)
     return _after_open_transaction(metadata, records)
 
@@ -262,11 +279,7 @@ def _partition_version(metadata: ClusterMetadata) -> int:
 def _partition_records(
     metadata: ClusterMetadata, topic_id: str, numbers: range, node_id: int, directory_ids: DirectoryIds
 ) -> list[MetadataRecord]:
-    if not 1 <= len(numbers) <= MOST_PARTITIONS:
-        raise InvalidTopic(
-            f"{numbers.stop - numbers.start} partitions cannot be created: the number must be from 1 to"
-            f" {MOST_PARTITIONS}"
-        )
+    _check_count(numbers.stop - numbers.start)
     version = _partition_version(metadata)
     return [
         _record(
