@@ -102,7 +102,7 @@ def test_a_mistake_is_shown_at_its_place(visit: Visit) -> None:
     tab = open_tab(visit, HERE)
     wait_for(tab, EVENTS - 1)
     search(tab, where="$.amount > and x")
-    expect(tab.part("filter-problem")).to_contain_text("Expected a text or a number after >, found and")
+    expect(tab.part("filter-problem")).to_contain_text("expected a text or a number after >, found and")
     expect(tab.part("filter-place")).to_have_text("$.amount > and x\n           ^")
     search(tab, where="", partitions="0-7")
     expect(tab.part("filter-problem")).to_contain_text("it has 0 to 2")

@@ -157,7 +157,7 @@ class TopicTools:
         _enable(self._newer, not page.is_at_end)
 
     def show_problem(self, why: str, pointed: str = "") -> None:
-        self._why.text = f"{why[:1].upper()}{why[1:]}"
+        self._why.text = why
         self._pointed.text = pointed
         self._pointed.set_visibility(bool(pointed))
         self._problem.set_visibility(bool(why))

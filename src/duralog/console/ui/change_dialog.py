@@ -171,5 +171,5 @@ def typed_time_here() -> Callable[[str], int]:
 
 
 def _sentence(error: Exception) -> str:
-    sentence = printable(describe(error))
-    return f"{sentence[:1].upper()}{sentence[1:]}"
+    """As it is: its first word may be a name."""
+    return printable(describe(error))

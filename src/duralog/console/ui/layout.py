@@ -87,8 +87,7 @@ class Console:
                     answer = build(*args, **kwargs)
                     return await answer if inspect.isawaitable(answer) else answer
                 except (UnknownTopic, UnknownGroup, PageMissing) as error:
-                    sentence = printable(str(error))
-                    self.show_problem(404, "Not found", f"{sentence[:1].upper()}{sentence[1:]}.")
+                    self.show_problem(404, "Not found", f"{printable(str(error))}.")
                 except (DuralogError, OSError) as error:
                     self.show_problem(500, "That did not work", printable(describe(error)))
                 return None
