@@ -22,6 +22,7 @@ tests=(
     tests/spark/jobs/test_verify.py
     tests/spark/source/test_lost_transaction_index.py
     tests/spark/session/test_register.py
+    tests/spark/session/test_threads.py
     tests/spark/sink/test_batch.py
     tests/spark/sink/test_stream.py
     tests/spark/source/test_batch.py

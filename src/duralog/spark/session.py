@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from duralog.errors import DuralogError
 from duralog.spark.data_source import DuralogDataSource
 from duralog.spark.spark_versions import warn_if_untested
+from duralog.spark.thread_sessions import let_every_thread_write
 from duralog.spark.worker_python import use_installed_pyspark
 
 ARROW_BATCH_ROWS = 65_536
@@ -75,8 +76,12 @@ def register(spark: SparkSession) -> None:
     Spark finds the format by itself if its Python workers have duralog. They run the `python3` of the PATH unless
     `PYSPARK_PYTHON` names another one, and that may not be the Python that runs this. On this machine they then get
     this Python. On a cluster, install duralog where the workers run.
+
+    Spark also does not find it when a thread writes that did not make the session. Since this was called, every
+    thread may write.
     """
     warn_if_untested()
+    let_every_thread_write()
     context = _context_of(spark)
     if context is not None and _cores_of_this_machine(context.master or "") is not None:
         chosen = os.environ.get("PYSPARK_PYTHON", sys.executable)
