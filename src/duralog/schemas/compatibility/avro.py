@@ -76,6 +76,7 @@ class _Check:
         elif isinstance(reader, Record) and isinstance(writer, Record):
             return [*_name_problems(reader, writer, path), *self._fields(reader, writer, path)]
         elif isinstance(reader, Enum) and isinstance(writer, Enum):
+            self._work.add(len(reader.symbols) + len(writer.symbols))
             return [*_name_problems(reader, writer, path), *_enum_problems(reader, writer, path)]
         elif isinstance(reader, Fixed) and isinstance(writer, Fixed):
             found = _name_problems(reader, writer, path)
@@ -85,14 +86,17 @@ class _Check:
         return [f"{path}: {_described(reader)} cannot read {_described(writer)}"]
 
     def _fields(self, reader: Record, writer: Record, path: str) -> list[str]:
+        self._work.add(len(reader.fields) + len(writer.fields))
         written = {field.name: field for field in writer.fields}
         found: list[str] = []
         for field in reader.fields:
+            if len(found) >= MAX_PROBLEMS:
+                break
+            self._work.add(len(field.aliases))
             below = _below(path, f"fields/{field.name}")
             source = next((written[name] for name in (field.name, *sorted(field.aliases)) if name in written), None)
             if source is not None:
-                if len(found) < MAX_PROBLEMS:
-                    found += self.problems(field.type, source.type, _below(below, "/"))
+                found += self.problems(field.type, source.type, _below(below, "/"))
             elif field.default is NO_DEFAULT:
                 found.append(f"{below}: the writer does not have this field, and it has no default")
         return found

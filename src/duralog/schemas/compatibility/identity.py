@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -21,9 +21,13 @@ _MOST_KEPT = 50_000
 """Digests. Each keeps its text in memory, which mostly the catalogue has, too."""
 _LARGEST_KEPT = 64 << 10
 
-_PROTOBUF_TOKEN = re.compile(
-    r"""(?s)//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[\w.]+|\S)""",
-)
+_MOST_CHARACTERS_OF_NAMES = 32 << 20
+"""Of one schema, in full: every name has the namespace around it."""
+
+# Each alternative matches to the end if what it begins is never closed, and gives nothing back: the expressions pass
+# over a text once, whatever a client sends. And none takes long for one match, in which no other thread would run.
+_PROTOBUF_TOKEN = re.compile(r"""(?s)//[^\n]*+|/\*.*?(?:\*/|(\Z))|\s++|(["']|[\w.]++|.)""")
+_IN_STRING = {quote: re.compile(rf"(?s)(?:[^{quote}\\\n]++|\\.){{1,1000}}+") for quote in "\"'"}
 
 
 def same_schema(one: RegisteredSchema, other: RegisteredSchema, *, normalize: bool = False) -> bool:
@@ -39,15 +43,41 @@ def _digest_of(schema: RegisteredSchema, normalize: bool) -> bytes:
 
 
 def _digest(type_: SchemaType, text: str, normalize: bool) -> bytes:
-    return hashlib.sha256(_plain_text(type_, text, normalize).encode("utf-8", "surrogatepass")).digest()
+    digest = hashlib.sha256()
+    for part in _plain_parts(type_, text, normalize):
+        digest.update(part.encode("utf-8", "surrogatepass"))
+    return digest.digest()
 
 
 _kept = lru_cache(_MOST_KEPT)(_digest)
 
 
-def _plain_text(type_: SchemaType, text: str, normalize: bool) -> str:
+def _plain_parts(type_: SchemaType, text: str, normalize: bool) -> Iterator[str]:
     if type_ is SchemaType.PROTOBUF:
-        return " ".join(filter(None, _PROTOBUF_TOKEN.findall(text)))
+        yield from _protobuf_tokens(text)
+    else:
+        yield _plain_json(type_, text, normalize)
+
+
+def _protobuf_tokens(text: str) -> Iterator[str]:
+    """Each with a blank after it, but for the parts of a string. What is not closed is in no other schema."""
+    place = 0
+    while token := _PROTOBUF_TOKEN.match(text, place):
+        place = token.end()
+        found = token[0] if token[1] is not None else token[2]
+        if found in _IN_STRING:
+            yield found
+            while part := _IN_STRING[found].match(text, place):
+                place = part.end()
+                yield part[0]
+            is_closed = text.startswith(found, place)
+            place += is_closed
+            yield f"{found} " if is_closed else " "
+        elif found:
+            yield f"{found} "
+
+
+def _plain_json(type_: SchemaType, text: str, normalize: bool) -> str:
     try:
         found = json.loads(text)
         if type_ is SchemaType.AVRO:
@@ -63,6 +93,7 @@ class _Names:
 
     def __init__(self) -> None:
         self._defined: set[str] = set()
+        self._left = _MOST_CHARACTERS_OF_NAMES
 
     def type(self, node: Any, space: str) -> Any:
         if isinstance(node, str):
@@ -85,17 +116,17 @@ class _Names:
         return node
 
     def _known(self, name: str, space: str) -> str:
-        full = _full(name, space)
+        full = self._full(name, space)
         return name if full not in self._defined and name in self._defined else full
 
     def _named(self, node: Mapping[str, Any], space: str) -> Any:
-        name = _full(str(node.get("name")), str(node.get("namespace", space)))
+        name = self._full(str(node.get("name")), str(node.get("namespace", space)))
         space = name.rpartition(".")[0]
         self._defined.add(name)
         found = {key: value for key, value in node.items() if key not in ("namespace", "aliases")}
         found["name"] = name
         if isinstance(aliases := node.get("aliases"), list) and aliases:
-            found["aliases"] = sorted(_full(str(each), space) for each in aliases)
+            found["aliases"] = sorted(self._full(str(each), space) for each in aliases)
         if isinstance(fields := node.get("fields"), list):
             found["fields"] = [self._field(each, space) for each in fields]
         return found
@@ -107,6 +138,8 @@ class _Names:
         found = {key: value for key, value in node.items() if value != usual.get(key, NotImplemented)}
         return {**found, "type": self.type(node.get("type"), space)}
 
-
-def _full(name: str, space: str) -> str:
-    return name if "." in name or not space else f"{space}.{name}"
+    def _full(self, name: str, space: str) -> str:
+        self._left -= len(space) + len(name)
+        if self._left < 0:
+            raise ValueError("the names are too long")
+        return name if "." in name or not space else f"{space}.{name}"

@@ -16,8 +16,6 @@ from duralog.errors import SchemaError
 from duralog.schemas.compatibility.work import MAX_PROBLEMS, Work
 
 _MAX_DEPTH = 100
-_VALUES_PER_STEP = 100
-"""How many values of an enum are compared in one step."""
 _STEPS_OF_PATTERN = 20
 """What an expression costs, besides its length: it may have to be compiled again."""
 
@@ -70,7 +68,9 @@ class _Check:
         self._work = work
         self._seen: set[tuple[int, int]] = set()
         self._made: list[Any] = []
-        """Nodes that are in no document: kept, as `_seen` has the ids of nodes."""
+        """Nodes that are in no document: kept, as `_seen` and `_texts` have the ids of nodes."""
+        self._texts: dict[int, dict[str, None]] = {}
+        """Of the values of an enum, by its node, as it may be compared with many."""
         self._open: set[tuple[int, int]] = set()
         """Pairs that are being compared, by this check or those that it is a part of. A recursive type ends there."""
         self._depth = 0
@@ -123,6 +123,7 @@ class _Check:
             self._refuse(path, "allows no value any more")
             return
         writer = {} if writer is True else writer
+        self._work.add(_breadth(reader) + _breadth(writer))
         if any(word in reader or word in writer for word in _WORDS_OF_SUBSCHEMAS):
             self._combined(reader, writer, path)
             return
@@ -154,10 +155,17 @@ class _Check:
         if written is None:
             self._refuse(path, "an enum was added")
             return
-        self._work.add(len(written) * len(allowed) // _VALUES_PER_STEP)
-        lost = [value for value in written if value not in allowed]
+        known = self._texts_of(reader, allowed)
+        lost = [text for text in self._texts_of(writer, written) if text not in known]
         if lost:
-            self._refuse(path, f"the enum was narrowed: no {', '.join(json.dumps(value)[:40] for value in lost[:5])}")
+            self._refuse(path, f"the enum was narrowed: no {', '.join(text[:40] for text in lost[:5])}")
+
+    def _texts_of(self, node: dict[str, Any], values: list[Any]) -> dict[str, None]:
+        """Values that are equal have one text: 1.0 is 1, but true is not."""
+        if id(node) not in self._texts:
+            whole = (int(one) if isinstance(one, float) and one.is_integer() else one for one in values)
+            self._texts[id(node)] = dict.fromkeys(json.dumps(one, sort_keys=True) for one in whole)
+        return self._texts[id(node)]
 
     def _bounds(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> None:
         for words, is_narrower in ((_UPPER_BOUNDS, _is_less), (_LOWER_BOUNDS, _is_more)):
@@ -246,6 +254,8 @@ class _Check:
         apart = _Check(self._reader, self._writer, self._work)
         apart._depth = self._depth + 1
         apart._open = self._open
+        apart._texts = self._texts
+        apart._made = self._made
         apart.compare(reader, writer, "#")
         return apart.problems
 
@@ -268,6 +278,11 @@ _NOTES = frozenset({"title", "description", "default", "$id", "$schema", "exampl
 
 def _allows_all(node: Any) -> bool:
     return node is True or (isinstance(node, dict) and node.keys() <= _NOTES)
+
+
+def _breadth(node: dict[str, Any]) -> int:
+    """How much there is to compare in a node itself: its properties, the values of its enum."""
+    return sum(len(value) for value in node.values() if isinstance(value, dict | list))
 
 
 def _allows_nothing(node: Any) -> bool:

@@ -129,6 +129,39 @@ def test_the_same_schema(type_: str, one: str, other: str, is_same: bool | None)
         assert problems(parse(schemas[0], {}), parse(schemas[1], {})) == []
 
 
+@pytest.mark.parametrize("begun", ["/* ", "\\'", '"\\', "'a", "'\\a", "//", "/*\n", "a.", '"\\\n'])
+@pytest.mark.parametrize("end", ["", "\\", "*", "'"])
+def test_a_text_that_closes_nothing_is_read_once(begun: str, end: str) -> None:
+    """Megabytes that would take hours if each beginning were followed to the end of the text."""
+    text = begun * 500_000 + end
+    one, other = (RegisteredSchema(type=SchemaType.PROTOBUF, text=f"{name} {text}") for name in "ab")
+    assert not same_schema(one, other)
+
+
+def test_what_is_not_closed_ends_with_its_line_or_text() -> None:
+    def same(one: str, other: str) -> bool:
+        return same_schema(*(RegisteredSchema(type=SchemaType.PROTOBUF, text=text) for text in (one, other)))
+
+    assert same("a 'b\nc  d", "a 'b\nc d")
+    assert not same("a 'b  c", "a 'b c")
+    assert not same("a", "a /* b")
+    assert not same("a", "a /*/")
+    assert same("a", "a /**/")
+    assert same(r"option a = 'it\'s' ;", r"option a='it\'s';")
+    assert not same(r"option a = 'it\'s // one';", r"option a = 'it\'s // two';")
+
+
+def test_a_long_namespace_does_not_multiply() -> None:
+    """Each name would have it: gigabytes of one megabyte."""
+    types = [{"type": "fixed", "name": f"F{number}", "size": 1} for number in range(10_000)]
+    fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(types)]
+    space = ".".join(["a" * 100] * 5_000)
+    text = json.dumps({"type": "record", "name": "R", "namespace": space, "fields": fields})
+    one, other = (RegisteredSchema(type=SchemaType.AVRO, text=each) for each in (text, text.replace("F9999", "F")))
+    assert same_schema(one, one)
+    assert not same_schema(one, other)
+
+
 def proto(body: str, head: str = 'syntax = "proto3"; package p;') -> Any:
     return parse(RegisteredSchema(type=SchemaType.PROTOBUF, text=f"{head}\n{body}"), {})
 

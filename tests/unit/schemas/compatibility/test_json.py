@@ -189,10 +189,27 @@ def test_what_is_not_a_schema_is_refused(bad: Any) -> None:
                 problems(one, two)
 
 
+def test_large_values_of_an_enum_are_read_once() -> None:
+    """Each with each would be billions of comparisons."""
+    values = [[1] * 100 + [number] for number in range(10_000)]
+    assert problems({"enum": values}, {"enum": values[::-1]}) == []
+    assert problems({"enum": values[1:]}, {"enum": values[::-1]})
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "is_readable"), [(1, 1.0, True), (1, True, False), (0, False, False), ("1", 1, False)]
+)
+def test_equal_values_of_an_enum(reader: Any, writer: Any, is_readable: bool) -> None:
+    assert (problems({"enum": [reader]}, {"enum": [writer]}) == []) is is_readable
+
+
 def test_comparisons_are_bounded() -> None:
-    many = [str(number) for number in range(20_000)]
+    many = {"enum": [str(number) for number in range(20_000)]}
+    assert len(problems({"enum": ["a"]}, many)) == 1
+    # What is compared often counts each time.
+    often = {"$defs": {"many": many}, **of({f"p{number}": {"$ref": "#/$defs/many"} for number in range(50)})}
     with pytest.raises(SchemaError, match="steps to compare"):
-        problems({"enum": many}, {"enum": many[1:]})
+        problems(often, of({f"p{number}": {"enum": [str(number)]} for number in range(50)}))
     patterns = {f"a{number}": TEXT for number in range(300)}
     with pytest.raises(SchemaError, match="steps to compare"):
         problems({"patternProperties": patterns}, of({f"b{number}": TEXT for number in range(300)}))
