@@ -21,7 +21,7 @@ from duralog.console.facts.runs import Rehearsal
 from duralog.console.pages.compaction_run import CompactionRunPart
 from duralog.console.pages.partition_frame import chosen_partition, partition_frame, show_when_read, soon
 from duralog.console.ui.charts import TimeChart
-from duralog.console.ui.elements import block, section, text
+from duralog.console.ui.elements import block, copy_button, section, text
 from duralog.console.ui.figures import FigureList, draw_bar
 from duralog.console.ui.layout import Console, live
 from duralog.console.ui.long_reading import read_long
@@ -30,6 +30,7 @@ from duralog.errors import DuralogError
 _EXPLAINED_AT_ONCE_BYTES = 1 << 30
 _LABEL, _INDENT = 12, 14
 """How wide a label is at the start of a line, and where its text begins."""
+_EXPLANATION = "document.querySelector('[data-testid=explanation]')"
 
 
 def register(console: Console) -> None:
@@ -61,8 +62,7 @@ class CompactionPage:
                 block("span", "room")
                 self._again = text("button", "Explain", "quiet-button", type="button", marker="explain")
                 self._again.on("click", self._explain_now)
-                self._copy = text("button", "Copy", "quiet-button", type="button", aria_label="Copy the explanation")
-                self._copy.on("click", js_handler=_COPY)
+                self._copy = copy_button(_EXPLANATION, aria_label="Copy the explanation")
             self._text = block("pre", "explanation", marker="explanation", tabindex="0")
         self._run = CompactionRunPart(console, topic, partition, when_over=self._explain_now)
         with section("Size over time", "Since the console was started."):
@@ -133,12 +133,6 @@ class CompactionPage:
 
     def _show_state(self, sentence: str) -> None:
         self._state.text = sentence
-
-
-_COPY = """() => {
-    const text = document.querySelector('[data-testid=explanation]').textContent;
-    navigator.clipboard?.writeText(text);
-}"""
 
 
 def _line(line: str, *, is_first: bool) -> None:

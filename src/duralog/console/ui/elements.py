@@ -13,14 +13,11 @@ from typing import TypeVar
 from nicegui import ui
 from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
+from nicegui.events import GenericEventArguments
 
 from duralog.console.drawing.shown_bytes import visible
 
 Made = TypeVar("Made", bound=Element)
-
-_COPY = """(event) => {
-    navigator.clipboard?.writeText(event.currentTarget.previousElementSibling.textContent).then(() => emit());
-}"""
 
 
 def block(tag: str, classes: str = "", *, marker: str | None = None, **attributes: str) -> Element:
@@ -90,10 +87,18 @@ def command_line(command: str, *, marker: str = "command") -> TextElement:
     """A command with a copy button."""
     with block("div", "command"):
         element = text("code", command, marker=marker)
-        text("button", "Copy", "quiet-button", type="button", aria_label="Copy the command").on(
-            "click", lambda: ui.notify("Copied", position="bottom", timeout=1000), js_handler=_COPY
-        )
+        copy_button("event.currentTarget.previousElementSibling", aria_label="Copy the command")
     return element
+
+
+def copy_button(element: str, *, aria_label: str) -> TextElement:
+    """Copies the text of an element, which is an expression of JavaScript with `event`."""
+
+    def say(event: GenericEventArguments) -> None:
+        ui.notify("Copied" if event.args is True else "Not copied: select it instead", position="bottom", timeout=1000)
+
+    button = text("button", "Copy", "quiet-button", type="button", aria_label=aria_label)
+    return button.on("click", say, js_handler=f"async (event) => emit(await duralog.copy({element}.textContent))")
 
 
 def problem(title: str, sentence: str) -> None:

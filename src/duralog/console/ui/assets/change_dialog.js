@@ -50,7 +50,7 @@ export default {
           <div v-if="step === 'plan' && command" class="command">
             <code data-testid="change-command">{{ command }}</code>
             <button type="button" class="quiet-button" aria-label="Copy the command" @click="copy">{{
-              copied ? "Copied" : "Copy" }}</button></div>
+              copied || "Copy" }}</button></div>
         </div>
         <p v-if="problem && !isFieldShown" class="tone bad" role="alert" data-testid="change-problem">{{ problem }}</p>
         <p v-else-if="problem" class="visually-hidden" data-testid="change-problem">{{ problem }}</p>
@@ -90,7 +90,7 @@ export default {
   },
   emits: ["send", "confirm", "back", "closed"],
   data() {
-    return { values: Object.fromEntries(this.fields.map((field) => [field.name, field.value])), copied: false };
+    return { values: Object.fromEntries(this.fields.map((field) => [field.name, field.value])), copied: "" };
   },
   computed: {
     shown() {
@@ -131,9 +131,8 @@ export default {
       if (this.step === "done") this.close();
     },
     async copy() {
-      await navigator.clipboard?.writeText(this.command);
-      this.copied = true;
-      setTimeout(() => (this.copied = false), 1200);
+      this.copied = (await duralog.copy(this.command)) ? "Copied" : "Not copied";
+      setTimeout(() => (this.copied = ""), 1200);
     },
   },
 };

@@ -43,6 +43,26 @@ const duralog = (() => {
     return Boolean(search);
   };
 
+  // Whether it worked. Without a secure address scripts have no clipboard, but a selection can be copied. While a dialog
+  // is open, only what is inside can be selected.
+  const copy = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const focused = document.activeElement;
+      const area = document.createElement("textarea");
+      area.value = text;
+      area.style.position = "fixed";
+      (document.querySelector("dialog[open]") ?? document.body).append(area);
+      area.select();
+      const isCopied = document.execCommand("copy");
+      area.remove();
+      focused?.focus();
+      return isCopied;
+    }
+  };
+
   const PLACES = { o: "/", g: "/groups", s: "/subjects", c: "/configs", h: "/health" };
   let waiting = 0;
 
@@ -95,5 +115,5 @@ const duralog = (() => {
     });
     watch.observe(document.body, { childList: true, subtree: true });
   });
-  return { nextTheme, toggleHelp, focusSearch };
+  return { copy, nextTheme, toggleHelp, focusSearch };
 })();

@@ -48,24 +48,13 @@ export default {
   data: () => ({ copied: null }),
   methods: {
     said(what, label) {
-      return this.copied === what ? "Copied" : label;
+      return this.copied?.what === what ? this.copied.label : label;
     },
     location() {
       return window.location.href;
     },
     async copy(what, text) {
-      try {
-        await navigator.clipboard.writeText(text);
-      } catch {
-        // Without a secure address there is no clipboard for scripts: the old way still works.
-        const area = document.createElement("textarea");
-        area.value = text;
-        document.body.append(area);
-        area.select();
-        document.execCommand("copy");
-        area.remove();
-      }
-      this.copied = what;
+      this.copied = { what, label: (await duralog.copy(text)) ? "Copied" : "Not copied" };
       setTimeout(() => (this.copied = null), 1200);
     },
   },
