@@ -19,6 +19,7 @@ Import from here. What needs an optional package imports it when it is used, and
 """
 
 from duralog.schemas.catalogue import SchemaCatalogue, find_schema
+from duralog.schemas.connect_payloads import infer_connect_type
 from duralog.schemas.debezium_payloads import infer_debezium_type
 from duralog.schemas.detection import Detected, detect_format
 from duralog.schemas.json_payloads import infer_json_type
@@ -48,6 +49,7 @@ __all__ = [
     "fetch_catalogue",
     "fetch_ids",
     "find_schema",
+    "infer_connect_type",
     "infer_debezium_type",
     "infer_json_type",
     "read_schema_file",

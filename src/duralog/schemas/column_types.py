@@ -1,4 +1,4 @@
-"""Nested column types: leaving out fields that were not asked for."""
+"""Column types: leaving out fields that were not asked for, and which of two types is the wider one."""
 
 from __future__ import annotations
 
@@ -56,3 +56,26 @@ def projected(values: pa.Array, type_: pa.DataType) -> pa.Array:
         children = [projected(values.field(field.name), field.type) for field in type_]
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
     return pa.ListArray.from_arrays(values.offsets, projected(values.values, type_.value_type), type=type_, mask=mask)
+
+
+DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+"""Of whole numbers with so many bits."""
+
+
+def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The one of two types that has every value of both, as tables have it when a column becomes wider.
+
+    These are longer integers, double for float, and decimals with more digits and the same scale.
+    """
+    for wide, narrow in ((one, other), (other, one)):
+        if wide == narrow:
+            return wide
+        are_whole = pa.types.is_signed_integer(wide) and pa.types.is_signed_integer(narrow)
+        if are_whole and wide.bit_width > narrow.bit_width:
+            return wide
+        if pa.types.is_float64(wide) and pa.types.is_float32(narrow):
+            return wide
+        are_decimals = pa.types.is_decimal(wide) and pa.types.is_decimal(narrow)
+        if are_decimals and wide.scale == narrow.scale and wide.precision >= narrow.precision:
+            return wide
+    return None

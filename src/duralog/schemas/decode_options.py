@@ -2,7 +2,7 @@
 
 | option | |
 |---|---|
-| `value.format`, `key.format` | `auto`, `avro`, `protobuf`, `json`, `debezium`, `string`, ... or `binary` |
+| `value.format`, `key.format` | `auto`, `avro`, `protobuf`, `json`, `debezium`, `connect`, `string`, ... or `binary` |
 | `value.schema`, `key.schema` | `latest`, `id:7`, a subject or `subject:version`, a file, or text; with `any:` before \
 it for payloads whose ids are unknown, too |
 | `value.framing`, `key.framing` | where schema ids are: a `wire_formats.Framing`; found out by default |

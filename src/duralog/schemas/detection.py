@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from duralog.errors import DuralogError, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.connect_payloads import infer_connect_type, is_connect, schema_of
 from duralog.schemas.debezium_payloads import infer_debezium_type, is_event
 from duralog.schemas.json_payloads import infer_json_type, parse_all
 from duralog.schemas.payload_decoder import FORMATS, DecoderPlan, Format, PayloadDecoder
@@ -120,6 +121,8 @@ class _Search:
         if self.known is None:
             if len(numbers) < len(self.sample) or (self.writer is None and len(writers) < len(used)):
                 return None
+        elif self.known is Format.CONNECT:
+            return None
         elif self.known is not Format.DEBEZIUM:
             writers = [schema for schema in writers if FORMATS[schema.type] is self.known]
         if not writers:
@@ -236,6 +239,14 @@ class _Search:
                 counted = f"all {total}" if events == total else f"{events} of {total}"
                 finding = f"debezium: {counted} of the sample are change events in JSON; {_INFERRED}"
                 return Detected(plan, finding, events, total)
+            wrapped = sum(is_connect(value) for value in values)
+            if self.known is Format.CONNECT or (
+                self.known is None and wrapped == total and any(map(schema_of, values))
+            ):
+                plan = DecoderPlan(format=Format.CONNECT, part=part, json_type=infer_connect_type(self.sample))
+                counted = f"all {total}" if wrapped == total else f"{wrapped} of {total}"
+                finding = f"connect: {counted} of the sample are JSON of Kafka Connect; columns of their schemas"
+                return Detected(plan, finding, wrapped, total)
             if self.known is Format.JSON or (self.known is None and structured == total):
                 plan = DecoderPlan(format=Format.JSON, part=part, json_type=infer_json_type(self.sample))
                 columns = _INFERRED if self.reader is None else f"columns of {self.reader.name}"

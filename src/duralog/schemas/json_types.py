@@ -1,4 +1,4 @@
-"""Column types for JSON: from a JSON Schema, from Kafka Connect's schemas, or from a sample of payloads.
+"""Column types for JSON: from a JSON Schema, or from a sample of payloads.
 
 Where JSON may hold anything (several types, a schema that contains itself, no type at all), the column is text: the
 JSON of the value; of a field without a value in the sample, strings are as they are. Such fields, and bytes in base64,
@@ -24,6 +24,13 @@ AS_TEXT = b"text"
 AS_LOOSE_TEXT = b"loose text"
 """A string as it is, anything else as its JSON: of a field whose sample has no value."""
 AS_BASE64 = b"base64"
+AS_PAIRS = b"pairs"
+"""A map whose keys are not strings, as an array of keys and values."""
+AS_FLOAT_TEXT = b"float text"
+"""A number, or the text NaN, Infinity or -Infinity."""
+
+EXPECTED = b"duralog.expected"
+"""Metadata of a field that no value of a record fits: what the column has, for the reason."""
 
 MAX_FIELDS = 20_000
 MAX_DEPTH = 100
@@ -38,11 +45,6 @@ def json_schema_type(text: str, references: Mapping[str, str]) -> pa.Field:
     documents = {name: _document(each, f"reference {name!r}") for name, each in references.items()}
     root = _document(text, "the JSON Schema")
     return _FromSchema(root, documents).field("value", root, "", ())
-
-
-def connect_type(schema: object) -> pa.Field:
-    """The column of a Kafka Connect schema, as its JSON converter writes it next to the payload."""
-    return _FromConnect().field("value", schema)
 
 
 def infer_type(values: Iterable[object]) -> pa.Field:
@@ -62,7 +64,7 @@ def _document(text: str, name: str) -> object:
         raise SchemaError(f"{name} is not JSON: {error}") from None
 
 
-def _check_name(name: str, source: str) -> None:
+def check_name(name: str, source: str) -> None:
     if not is_text(name):
         raise SchemaError(f"the {source} has a field whose name is not Unicode text: {name[:100]!r}")
 
@@ -81,7 +83,7 @@ class _FromSchema:
 
     def field(self, name: str, schema: object, base: str, inside: tuple[int, ...]) -> pa.Field:
         self._count += 1
-        _check_name(name, "JSON Schema")
+        check_name(name, "JSON Schema")
         if self._count > MAX_FIELDS:
             raise SchemaError(f"the JSON Schema has more than {MAX_FIELDS:,} fields, nested ones too")
         followed = 0
@@ -191,84 +193,6 @@ def _kind(schema: dict[str, Any]) -> str | None:
         if len(kinds) == 1:
             return {str: "string", bool: "boolean", int: "integer", float: "number"}.get(kinds.pop())
     return None
-
-
-_CONNECT_TYPES: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float": pa.float32(),
-    "float32": pa.float32(),
-    "double": pa.float64(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-}
-
-_CONNECT_NAMES: dict[tuple[str, str], pa.DataType] = {
-    ("org.apache.kafka.connect.data.Date", "int32"): pa.date32(),
-    ("org.apache.kafka.connect.data.Time", "int32"): pa.time32("ms"),
-    ("org.apache.kafka.connect.data.Timestamp", "int64"): pa.timestamp("ms", "UTC"),
-    # Debezium's are of a database's local time.
-    ("io.debezium.time.Date", "int32"): pa.date32(),
-    ("io.debezium.time.Time", "int32"): pa.time32("ms"),
-    ("io.debezium.time.MicroTime", "int64"): pa.time64("us"),
-    ("io.debezium.time.NanoTime", "int64"): pa.time64("ns"),
-    ("io.debezium.time.Timestamp", "int64"): pa.timestamp("ms"),
-    ("io.debezium.time.MicroTimestamp", "int64"): pa.timestamp("us"),
-    ("io.debezium.time.NanoTimestamp", "int64"): pa.timestamp("ns"),
-}
-
-
-class _FromConnect:
-    def __init__(self) -> None:
-        self._count = 0
-
-    def field(self, name: str, schema: object, depth: int = 0) -> pa.Field:
-        self._count += 1
-        _check_name(name, "Connect schema")
-        if self._count > MAX_FIELDS or depth > MAX_DEPTH:
-            raise SchemaError(f"the Connect schema has more than {MAX_FIELDS:,} fields, or is nested too deeply")
-        if not isinstance(schema, dict) or not isinstance(schema.get("type"), str):
-            return text_field(name)
-        kind, meaning = schema["type"], schema.get("name")
-        named = _CONNECT_NAMES.get((str(meaning), str(kind)))
-        if named is not None:
-            return pa.field(name, named)
-        if kind in _CONNECT_TYPES:
-            return pa.field(name, _CONNECT_TYPES[kind])
-        if kind == "bytes":
-            return _connect_bytes(name, schema)
-        if kind == "struct" and isinstance(schema.get("fields"), list):
-            fields = [each for each in schema["fields"] if isinstance(each, dict)]
-            return pa.field(name, pa.struct([self.field(str(each.get("field")), each, depth + 1) for each in fields]))
-        if kind == "array":
-            return pa.field(name, pa.list_(self.field("item", schema.get("items"), depth + 1)))
-        keys = schema.get("keys")
-        if kind == "map" and isinstance(keys, dict) and keys.get("type") == "string":
-            value = self.field("value", schema.get("values"), depth + 1)
-            return pa.field(name, pa.map_(pa.field("key", pa.string(), nullable=False), value))
-        return text_field(name)
-
-
-def _connect_bytes(name: str, schema: dict[str, Any]) -> pa.Field:
-    type_ = pa.binary()
-    parameters = schema.get("parameters")
-    if schema.get("name") == "org.apache.kafka.connect.data.Decimal" and isinstance(parameters, dict):
-        type_ = _connect_decimal(str(parameters.get("scale")), str(parameters.get("connect.decimal.precision", 38)))
-    return pa.field(name, type_, metadata={ENCODING: AS_BASE64})
-
-
-def _connect_decimal(scale: str, precision: str) -> pa.DataType:
-    """Bytes where no decimal of Arrow has that many digits."""
-    if not (scale.isdecimal() and len(scale) <= 4):
-        return pa.binary()
-    digits = int(precision) if precision.isdecimal() and len(precision) <= 4 and int(precision) > 0 else 38
-    digits = max(digits, int(scale))
-    if digits > 76:
-        return pa.binary()
-    return pa.decimal128(digits, int(scale)) if digits <= 38 else pa.decimal256(digits, int(scale))
 
 
 # Inference. A shape is a type of Python, a list's shape in a tuple, a dict of shapes, or one of these:

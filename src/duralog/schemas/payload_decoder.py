@@ -24,19 +24,20 @@ import pyarrow as pa
 from duralog.errors import DuralogError, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.frames import FAULT_TEXTS, FrameFault, Frames, MessagePlace
-from duralog.schemas.payloads import Decoded, Int64s, Payloads, binary_column, count_left_out, no_reasons
+from duralog.schemas.payloads import Decoded, Int64s, Payloads, binary_column, in_order
 from duralog.schemas.plain_payloads import PLAIN_FORMATS, plain_payloads
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType
 from duralog.schemas.wire_formats import KEY_HEADER, VALUE_HEADER, Framing, split_frames
 
 
 class Format(StrEnum):
-    """What payloads are written in. The latter are those of Kafka's own serializers."""
+    """What payloads are written in. Those from `STRING` on are of Kafka's own serializers."""
 
     AVRO = "avro"
     PROTOBUF = "protobuf"
     JSON = "json"
     DEBEZIUM = "debezium"
+    CONNECT = "connect"
     STRING = "string"
     SHORT = "short"
     INTEGER = "integer"
@@ -50,6 +51,11 @@ class Format(StrEnum):
 
 FORMATS = {SchemaType.AVRO: Format.AVRO, SchemaType.PROTOBUF: Format.PROTOBUF, SchemaType.JSON: Format.JSON}
 """The format of each type of schema."""
+
+WRAPPED_JSON = (Format.DEBEZIUM, Format.CONNECT)
+"""JSON that may have a schema next to each payload."""
+
+JSON_FORMATS = (Format.JSON, *WRAPPED_JSON)
 
 _TYPES = {format_: type_ for type_, format_ in FORMATS.items()}
 
@@ -82,7 +88,7 @@ class DecoderPlan:
     message: str | None = None
     """The full name of Protobuf's message type; the first of its file if not given."""
     json_type: pa.Field | None = None
-    """Of JSON without a schema: what `infer_json_type` or `infer_debezium_type` found in a sample."""
+    """Of JSON without a schema: what a function like `infer_json_type` found in a sample."""
 
 
 class _Decoders(Protocol):
@@ -138,11 +144,11 @@ class PayloadDecoder:
         groups = _groups(frames)
         if len(groups) == 1 and len(groups[0].rows) == len(frames):
             return self._group(frames, groups[0])
-        return _in_order([(group.rows, self._group(frames, group)) for group in groups], len(frames), self.arrow_type)
+        return in_order([(group.rows, self._group(frames, group)) for group in groups], len(frames), self.arrow_type)
 
     def written_json(self, payloads: pa.Array, headers: pa.Array | None = None) -> list[Any]:
         """The parsed payloads with all that is in them, None for those that are bad. REQUIRES: a format of JSON."""
-        from duralog.schemas.debezium_payloads import unwrapped
+        from duralog.schemas.connect_payloads import unwrapped
         from duralog.schemas.json_payloads import parse_all
 
         frames = self._frames(payloads, headers)
@@ -150,7 +156,7 @@ class PayloadDecoder:
         values, _ = parse_all(binary_column(frames.data, frames.starts[rows], frames.ends[rows]))
         found: list[Any] = [None] * len(frames)
         for row, value in zip(rows.tolist(), values, strict=True):
-            found[row] = unwrapped(value) if self.plan.format is Format.DEBEZIUM else value
+            found[row] = unwrapped(value) if self.plan.format in WRAPPED_JSON else value
         return found
 
     def _frames(self, payloads: pa.Array, headers: pa.Array | None) -> Frames:
@@ -181,7 +187,7 @@ class PayloadDecoder:
         """The program for a writer, or why there is none."""
         writer = None
         # JSON says itself what it holds.
-        if id_ is not None and self.plan.format not in (Format.JSON, Format.DEBEZIUM):
+        if id_ is not None and self.plan.format not in JSON_FORMATS:
             writer = self._writer(id_)
             problem = self._look_up(id_) if writer is None else None
             writer = writer or self._writer(id_) or self.plan.writer
@@ -257,19 +263,6 @@ def _groups(frames: Frames) -> list[_Group]:
     return groups
 
 
-def _in_order(parts: list[tuple[Int64s, Decoded]], count: int, type_: pa.DataType) -> Decoded:
-    """The groups' results as one column; rows of no group are null."""
-    if not parts:
-        return Decoded(pa.nulls(count, type_), no_reasons(count))
-    places = np.full(count, -1, np.int64)
-    rows = np.concatenate([rows for rows, _ in parts])
-    places[rows] = np.arange(len(rows))
-    order = pa.array(places, mask=places < 0)
-    values = pa.concat_arrays([decoded.values for _, decoded in parts]).take(order)
-    reasons = pa.concat_arrays([decoded.reasons for _, decoded in parts]).take(order)
-    return Decoded(values, reasons, count_left_out(decoded.left_out for _, decoded in parts))
-
-
 def _refused(reason: str, count: int, type_: pa.DataType) -> Decoded:
     return Decoded(pa.nulls(count, type_), pa.repeat(pa.scalar(reason, pa.string()), count))
 
@@ -323,9 +316,9 @@ def _decoders(plan: DecoderPlan) -> _Decoders:
         from duralog.schemas.json_payloads import JsonFormat
 
         return JsonFormat(plan.reader, plan.catalogue, plan.columns, plan.json_type)
-    from duralog.schemas.debezium_payloads import DebeziumFormat
+    from duralog.schemas.connect_payloads import ConnectFormat
 
-    return DebeziumFormat(plan.columns, plan.json_type)
+    return ConnectFormat(plan.columns, plan.json_type)
 
 
 def _reader(plan: DecoderPlan) -> RegisteredSchema:

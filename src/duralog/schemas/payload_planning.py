@@ -19,7 +19,7 @@ import pyarrow as pa
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import LATEST, SchemaCatalogue, find_schema
 from duralog.schemas.detection import detect_format
-from duralog.schemas.payload_decoder import FORMATS, DecoderPlan, Format, LaterSchemas, PayloadDecoder
+from duralog.schemas.payload_decoder import FORMATS, WRAPPED_JSON, DecoderPlan, Format, LaterSchemas, PayloadDecoder
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, in_context
 from duralog.schemas.schema_files import SCHEMA_FILES, read_schema_file
 from duralog.schemas.typed_columns import Mode, Part, TypedColumns
@@ -118,7 +118,7 @@ class _Planning:
     def plan(self) -> tuple[DecoderPlan, str]:
         """How they are decoded, and why."""
         format_, framing = self._format(), self._framing()
-        if format_ is not None and format_ not in FORMATS.values() and format_ is not Format.DEBEZIUM:
+        if format_ is not None and format_ not in (*FORMATS.values(), *WRAPPED_JSON):
             for name, given in (("schema", self.asked.schema), ("message", self.asked.message)):
                 if given is not None:
                     raise SchemaError(f"{self.part}.{name}: format {format_} has none, leave it out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,6 +58,19 @@ def count_left_out(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def no_reasons(count: int) -> pa.Array:
     """A null for each row."""
     return pa.nulls(count, pa.string())
+
+
+def in_order(parts: Sequence[tuple[Int64s, Decoded]], count: int, type_: pa.DataType) -> Decoded:
+    """The groups' results as one column; rows of no group are null."""
+    if not parts:
+        return Decoded(pa.nulls(count, type_), no_reasons(count))
+    places = np.full(count, -1, np.int64)
+    rows = np.concatenate([rows for rows, _ in parts])
+    places[rows] = np.arange(len(rows))
+    order = pa.array(places, mask=places < 0)
+    values = pa.concat_arrays([decoded.values for _, decoded in parts]).take(order)
+    reasons = pa.concat_arrays([decoded.reasons for _, decoded in parts]).take(order)
+    return Decoded(values, reasons, count_left_out(decoded.left_out for _, decoded in parts))
 
 
 def reasons_of(codes: npt.NDArray[np.integer], texts: dict[int, str]) -> pa.Array:

@@ -29,8 +29,9 @@ from duralog.schemas import (
     infer_debezium_type,
     infer_json_type,
 )
+from duralog.schemas.connect_types import connect_type
 from duralog.schemas.json_payloads import parse_all
-from duralog.schemas.json_types import connect_type, infer_type, json_schema_type
+from duralog.schemas.json_types import infer_type, json_schema_type
 from duralog.schemas.payloads import MOST_LEFT_OUT, OTHERS_LEFT_OUT
 
 
@@ -439,6 +440,8 @@ class TestDebezium:
                     "ratio": 0.5,
                     "tags": ["a", None],
                     "more": [("k", 1)],
+                    # Only the event without a schema has it.
+                    "name": None,
                 },
                 "op": "c",
             },

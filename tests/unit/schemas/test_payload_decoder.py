@@ -26,6 +26,7 @@ from duralog.schemas import (
     SchemaType,
     SubjectVersion,
     detect_format,
+    infer_connect_type,
     read_schema_file,
 )
 from duralog.schemas.payloads import binary_column
@@ -347,12 +348,15 @@ EVERYTHING = {
     ],
 }
 JSON_SCHEMA = {"properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"type": "number"}}, "c": {}}}
+CONNECT_TYPES = ("map", "int8", "double", "bytes", "string", "struct", "")
+CONNECT_SAMPLE = pa.array([b'{"schema": {"type": "map", "keys": {"type": "int8"}, "values": {}}, "payload": []}'])
 FUZZED = {
     "avro": PayloadDecoder(DecoderPlan(format=Format.AVRO, reader=avro(EVERYTHING, None))),
     "confluent": DECODERS[0],
     "json": PayloadDecoder(
         DecoderPlan(format=Format.JSON, reader=RegisteredSchema(type=SchemaType.JSON, text=json.dumps(JSON_SCHEMA)))
     ),
+    "connect": PayloadDecoder(DecoderPlan(format=Format.CONNECT, json_type=infer_connect_type(CONNECT_SAMPLE))),
     **{name: PayloadDecoder(DecoderPlan(format=Format(name))) for name in ("string", "uuid", "long", "boolean")},
 }
 
@@ -363,7 +367,12 @@ FUZZED = {
         st.none()
         | st.binary(max_size=30)
         | st.builds(framed, st.integers(0, 5), st.binary(max_size=20))
-        | st.text('{}[]":,abc01.-e\\u', max_size=20).map(str.encode),
+        | st.text('{}[]":,abc01.-e\\u', max_size=20).map(str.encode)
+        | st.sampled_from(CONNECT_TYPES).flatmap(
+            lambda type_: st.text('{}[]":,a01.-', max_size=9).map(
+                lambda text: f'{{"schema":{{"type":"{type_}","keys":{{"type":"int8"}}}},"payload":{text}}}'.encode()
+            )
+        ),
         max_size=6,
     )
 )

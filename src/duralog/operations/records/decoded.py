@@ -18,9 +18,10 @@ from duralog.columnar.schema import HEADERS, KEY, OFFSET, PARTITION, RECORD_SCHE
 from duralog.errors import SchemaError
 from duralog.format.record import Record
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.connect_payloads import infer_connect_type
 from duralog.schemas.debezium_payloads import infer_debezium_type
 from duralog.schemas.decode_options import Decode, ReadRecords, plan_decoding, read_catalogue
-from duralog.schemas.payload_decoder import Format, PayloadDecoder
+from duralog.schemas.payload_decoder import JSON_FORMATS, WRAPPED_JSON, Format, PayloadDecoder
 from duralog.schemas.payload_planning import PayloadRequest
 from duralog.schemas.registered_schema import DEFAULT_CONTEXT, SubjectVersion, context_of, in_context
 from duralog.schemas.typed_columns import TypedColumns
@@ -29,7 +30,7 @@ from duralog.schemas.wire_formats import KEY_HEADER, VALUE_HEADER, Framing, spli
 _Versions = dict[int | UUID, SubjectVersion]
 
 _BATCH_ROWS = 512
-_PLAIN = (Format.JSON, Format.DEBEZIUM, Format.STRING)
+_PLAIN = (*JSON_FORMATS, Format.STRING)
 """Without a schema id, these are readable as bytes."""
 
 
@@ -247,8 +248,8 @@ def _values(
     decoder: PayloadDecoder, payloads: pa.Array, headers: pa.Array | None
 ) -> tuple[list[Any], list[str | None]]:
     """What was written, and why it does not decode. Of JSON, columns may have less: their type is that of a sample."""
-    if decoder.plan.format is Format.DEBEZIUM:
-        return _events(decoder, payloads, headers)
+    if decoder.plan.format in WRAPPED_JSON:
+        return _wrapped(decoder, payloads, headers)
     decoded = decoder.decode(payloads, headers)
     reasons: list[str | None] = decoded.reasons.to_pylist()
     if decoder.plan.format is not Format.JSON:
@@ -260,10 +261,11 @@ def _values(
     return [value if reason is None else None for value, reason in zip(written, reasons, strict=True)], reasons
 
 
-def _events(
+def _wrapped(
     decoder: PayloadDecoder, payloads: pa.Array, headers: pa.Array | None
 ) -> tuple[list[Any], list[str | None]]:
-    """Change events: those that the sample's type does not hold in full, with the type that they themselves have."""
+    """Payloads that the sample's type does not hold in full have the type that they themselves say."""
+    infer = infer_debezium_type if decoder.plan.format is Format.DEBEZIUM else infer_connect_type
     decoded = decoder.decode(payloads, headers)
     values, reasons = python_values(decoded.values), decoded.reasons.to_pylist()
     if not decoded.left_out and decoded.reasons.null_count == len(reasons):
@@ -271,7 +273,7 @@ def _events(
     for row in range(len(payloads)):
         one = payloads.slice(row, 1)
         try:
-            own = PayloadDecoder(replace(decoder.plan, json_type=infer_debezium_type(one)))
+            own = PayloadDecoder(replace(decoder.plan, json_type=infer(one)))
         except SchemaError:
             continue
         found = own.decode(one, None if headers is None else headers.slice(row, 1))

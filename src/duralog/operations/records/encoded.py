@@ -20,7 +20,7 @@ from duralog.schemas.catalogue import LATEST, SchemaCatalogue
 from duralog.schemas.compatibility.identity import same_schema
 from duralog.schemas.decode_options import Decode, ReadRecords, read_catalogue
 from duralog.schemas.encoding.payload_encoder import EncoderPlan, PayloadEncoder
-from duralog.schemas.payload_decoder import FORMATS, Format
+from duralog.schemas.payload_decoder import FORMATS, WRAPPED_JSON, Format
 from duralog.schemas.payload_planning import AUTO, PayloadRequest, is_schema_file, is_schema_text, named_schema
 from duralog.schemas.plain_payloads import PLAIN_FORMATS
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType
@@ -111,8 +111,8 @@ class _Part:
             found = Format(self.request.format)
         except ValueError:
             found = Format.DEBEZIUM
-        if found is Format.DEBEZIUM:
-            names = ", ".join([AUTO, *(each for each in Format if each is not Format.DEBEZIUM)])
+        if found in WRAPPED_JSON:
+            names = ", ".join([AUTO, *(each for each in Format if each not in WRAPPED_JSON)])
             raise SchemaError(
                 f"{self.part}s are not written in the format {self.request.format!r}: give one of {names}"
             )

@@ -19,7 +19,7 @@ from duralog.columnar.schema import HEADERS, KEY, RECORD_SCHEMA, TIMESTAMP, VALU
 from duralog.filters.conditions import Condition
 from duralog.filters.matching import Matcher
 from duralog.scanning.time_range import ANY_TIME, TimeRange
-from duralog.schemas.payload_decoder import Format
+from duralog.schemas.payload_decoder import JSON_FORMATS
 from duralog.schemas.typed_columns import Mode, TypedColumns
 
 
@@ -65,7 +65,7 @@ class WantedRows:
         for name, decoder in self.whole.decoders:
             given = columns[name]
             values = python_values(decoded.columns[name])
-            if decoder.plan.format in (Format.JSON, Format.DEBEZIUM):
+            if decoder.plan.format in JSON_FORMATS:
                 written = decoder.written_json(given, records.column(HEADERS))
                 values = [_completed(each, was) for each, was in zip(values, written, strict=True)]
             texts = [None if value is None else _text(value) for value in values]

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from duralog.errors import DuralogError
+from duralog.schemas.column_types import wider_type
 from duralog.schemas.json_types import AS_LOOSE_TEXT, AS_TEXT, ENCODING
 from duralog.spark.fitting_types import fitting_cast, spark_fitting
 
@@ -77,26 +78,16 @@ class _Merge:
             return pa.list_(self.types(old.value_type, new.value_type, f"{path}.element"))
         if pa.types.is_map(old) and pa.types.is_map(new) and old.key_type == new.key_type:
             return pa.map_(old.key_type, self.types(old.item_type, new.item_type, f"{path}.value"))
-        if _is_wider(old, new):
+        wider = wider_type(old, new)
+        if wider == old:
             return old
-        if _is_wider(new, old):
+        if wider == new:
             self.widened.append(f"{path} from {old} to {new}")
             return new
         raise SchemaConflict(
             f"{self.where}: column {path} is {old} in the table and {new} in the topic: one cannot become the other."
             " The table stays as it was; give another target, or a schema in which the type is that of the table"
         )
-
-
-def _is_wider(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether every value of the other type is one of this type, and tables can be read as if it always had been."""
-    if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other):
-        return bool(one.bit_width >= other.bit_width)
-    if pa.types.is_float64(one):
-        return bool(pa.types.is_float32(other))
-    if pa.types.is_decimal(one) and pa.types.is_decimal(other):
-        return bool(one.scale == other.scale and one.precision >= other.precision)
-    return False
 
 
 def evolved_json(known: pa.Field, found: pa.Field) -> pa.Field:
@@ -120,7 +111,7 @@ def evolved_json(known: pa.Field, found: pa.Field) -> pa.Field:
         # Numbers, none of which has a fraction in this sample.
         return known
     # Of two types that are not alike, `evolved` decides by what they are in the table.
-    return found
+    return known if wider_type(old, new) == old else found
 
 
 def _is_text(field: pa.Field) -> bool:

@@ -465,6 +465,59 @@ def test_columns_that_no_event_of_the_sample_has(job: Changes) -> None:
     assert job.history("t", target=job.target / "history").tables[0].left_out_fields == {"late": 1}
 
 
+def _wrapped(op: str, after: dict[str, Any], **columns: Any) -> dict[str, Any]:
+    """An event with its schema, as Kafka Connect writes it; `columns` are the types of the row's columns."""
+    row = {"type": "struct", "fields": [{"field": name, **type_} for name, type_ in columns.items()]}
+    source = {"type": "struct", "field": "source", "fields": [{"field": "ts_ms", "type": "int64"}]}
+    others = [{**row, "field": "before"}, {**row, "field": "after"}, {"field": "op", "type": "string"}]
+    return {"schema": {"type": "struct", "fields": [*others, source]}, "payload": change(op, after)}
+
+
+_INT, _LONG, _STRING = {"type": "int32"}, {"type": "int64"}, {"type": "string"}
+
+
+def _money(scale: int) -> dict[str, Any]:
+    parameters = {"scale": str(scale), "connect.decimal.precision": "10"}
+    return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+
+
+def test_columns_that_the_database_dropped(job: Changes) -> None:
+    """The newest event does not have them; the rows that do keep their values."""
+    job.events(
+        topic_of("t"),
+        ({"id": 1}, _wrapped("c", {"id": 1, "email": "a@x"}, id=_INT, email=_STRING)),
+        ({"id": 2}, _wrapped("c", {"id": 2, "email": "b@x"}, id=_INT, email=_STRING)),
+        ({"id": 3}, _wrapped("c", {"id": 3}, id=_INT)),
+    )
+    made = job.snapshot("t")
+    rows = [{"id": 1, "email": "a@x"}, {"id": 2, "email": "b@x"}, {"id": 3, "email": None}]
+    assert sorted(rows_of_table("parquet", made), key=lambda row: int(row["id"])) == rows
+    assert made.left_out_fields == {}
+    history = job.history("t", target=job.target / "history").tables[0]
+    found = table_of("parquet", history.path).select(["id", "email"]).to_pylist()
+    assert sorted(found, key=lambda row: int(row["id"])) == rows
+
+
+def test_a_column_whose_type_changed_between_two_runs(job: Changes) -> None:
+    """A run may see a narrower type than an earlier one; a decimal is read by the scale of its own event."""
+    job.events(topic_of("t"), ({"id": 1}, _wrapped("c", {"id": 2**40}, id=_LONG)))
+    job.snapshot("t")
+    job.events(topic_of("t"), ({"id": 2}, _wrapped("c", {"id": 2}, id=_INT)))
+    again = job.snapshot("t")
+    assert (again.column_changes, again.bad_records) == ((), 0)
+    assert sorted(row["id"] for row in rows_of_table("parquet", again)) == [2, 2**40]
+
+    cents = base64.b64encode((150).to_bytes(2, "big")).decode()
+    job.events(
+        topic_of("u"),
+        ({"id": 1}, _wrapped("c", {"id": 1, "price": cents}, id=_INT, price=_money(2))),
+        ({"id": 2}, _wrapped("c", {"id": 2, "price": cents}, id=_INT, price=_money(4))),
+    )
+    made = job.snapshot("u")
+    prices = {row["id"]: row["price"] for row in rows_of_table("parquet", made)}
+    assert prices == {1: Decimal("1.5"), 2: Decimal("0.015")}
+
+
 def test_bad_events_are_kept(job: Changes) -> None:
     topic = topic_of("t")
     job.events(
