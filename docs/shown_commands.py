@@ -10,7 +10,8 @@ The blocks of a page run from its top to its end in one new folder:
 - A command that ends with `&` stays until `kill %1` or the end of the page. It is waited for until it says that it is
   ready.
 - A block with `file=NAME` behind its language is that file. A `python` block with `run` is run, and must not fail.
-- A comment `<!-- setup: COMMAND -->` is run, and not shown; ROOT is the project's folder there.
+
+Nothing else runs, so a page that works here works for its reader.
 
 What differs from run to run (times, speeds, ids, ports) is not compared, nor how wide columns are; what Java says about
 itself is left out, and that kernels are compiled for a machine that is new.
@@ -31,9 +32,7 @@ from pathlib import Path
 
 from markdown_blocks import Block, blocks
 
-ROOT = Path(__file__).parents[1]
-_SETUP = re.compile(r"^<!-- setup: (.*) -->$")
-_PORTS = ("9092", "9404", "8090")
+_PORTS = ("9092", "9404", "8090", "8081")
 """Ports that pages name. Free ones take their places, so that whatever has them on this machine is left alone."""
 
 _SECONDS = 600
@@ -79,8 +78,8 @@ class Command:
         return _alike([without_varying(line) for line in self.said], [without_varying(line) for line in self.printed])
 
 
-Step = Command | Block | str
-"""A command of the page, a block that is a file or is run, or a command of the set-up."""
+Step = Command | Block
+"""A command of the page, or a block that is a file or is run."""
 
 
 def without_varying(line: str) -> str:
@@ -99,16 +98,13 @@ def _alike(said: list[str], printed: list[str]) -> bool:
 
 def steps(page: str) -> list[Step]:
     """Everything on the page that happens, in its order."""
-    found: list[tuple[int, Step]] = []
-    for number, line in enumerate(page.splitlines()):
-        if match := _SETUP.match(line):
-            found.append((number, match[1]))
+    found: list[Step] = []
     for block in blocks(page):
         if block.language == "console":
-            found += [(command.line, command) for command in _commands(block)]
+            found += _commands(block)
         elif block.file is not None or "run" in block.marks:
-            found.append((block.line, block))
-    return [step for _line, step in sorted(found, key=lambda each: each[0])]
+            found.append(block)
+    return found
 
 
 def _commands(block: Block) -> Iterator[Command]:
@@ -141,7 +137,6 @@ class Session:
         self._environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "ROOT": str(ROOT),
             "COLUMNS": "120",
             "LC_ALL": "C.UTF-8",
             "NO_COLOR": "1",
@@ -152,9 +147,7 @@ class Session:
             del self._environment[name]
 
     def take(self, step: Step) -> None:
-        if isinstance(step, str):
-            self._shell(step, check=True)
-        elif isinstance(step, Command):
+        if isinstance(step, Command):
             step.printed = self._printed(step.text)
         elif step.file is not None:
             (self._folder / step.file).write_text(self._with_ports(step.text), encoding="utf-8")
@@ -178,7 +171,7 @@ class Session:
             text = text.replace(f":{taken}", f":{port}")
         return [line.rstrip() for line in text.splitlines() if not line.startswith(_NOT_SHOWN)]
 
-    def _shell(self, command: str, *, check: bool = False) -> bytes:
+    def _shell(self, command: str) -> bytes:
         done = subprocess.run(
             ["bash", "-c", self._with_ports(command)],
             cwd=self._folder,
@@ -186,7 +179,7 @@ class Session:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            check=check,
+            check=False,
             timeout=_SECONDS,
         )
         return done.stdout

@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.docs.documented_pages import PAGES, name_of
 from tests.support.places import ROOT
 
 
@@ -50,21 +49,6 @@ def test_decisions_have_numbers_of_their_own_and_are_listed_in_order() -> None:
     assert len({page.name[:4] for page in decisions}) == len(decisions)
     for page in decisions:
         assert page.read_text(encoding="utf-8").startswith(f"# {page.name[:4]}: "), page.name
-
-
-def test_every_how_to_page_is_on_the_front() -> None:
-    front = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    how_to = [page for page in PAGES if page.parent.name == "howto"]
-    assert len(how_to) >= 11
-    for page in how_to:
-        assert f"(howto/{page.name})" in front, page.name
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "howto"], ids=name_of)
-def test_a_how_to_page_says_what_can_go_wrong(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert "\n> " in text, "the problem, in the reader's words"
-    assert "## What can go wrong" in text
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.name)

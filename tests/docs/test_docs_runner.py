@@ -28,9 +28,11 @@ def test_a_page_is_filled_in(tmp_path: Path) -> None:
     assert filled == page("```console", "$ printf 'a\\nb\\n'", "a", "b", "$ echo c", "c", "```", "", "words")
 
 
-def test_files_set_up_and_blocks_that_run(tmp_path: Path) -> None:
+def test_files_and_blocks_that_run(tmp_path: Path) -> None:
     text = page(
-        "<!-- setup: echo 1 > made -->",
+        "```text file=made",
+        "1",
+        "```",
         "```python file=add.py",
         "print(int(open('made').read()) + 1)",
         "```",
