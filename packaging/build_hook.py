@@ -81,9 +81,11 @@ class MachineCodeHook(BuildHookInterface[Any]):
         folder = Path(self.directory)
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "duralog.kernels.compilation", "--all", str(folder)]
-        searched = os.pathsep.join([str(Path(self.root, "src")), *filter(None, sys.path)])
+        # It runs in `src`: pip takes that folder off the path if the project is installed from it, too.
+        source = Path(self.root, "src")
+        searched = os.pathsep.join([str(source), *filter(None, sys.path)])
         done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": searched}, capture_output=True, text=True, check=False
+            command, cwd=source, env={**os.environ, "PYTHONPATH": searched}, capture_output=True, text=True, check=False
         )
         if done.returncode:
             return done.stderr.strip()
