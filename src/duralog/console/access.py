@@ -19,6 +19,7 @@ Every request is checked here, those of pages and those of their sockets.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -110,3 +111,19 @@ async def refuse(
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def plain_address(address: str) -> str:
+    """An IPv4 address as such, also on a socket of IPv6."""
+    return address.removeprefix("::ffff:")
+
+
+def network_of(address: str) -> str:
+    """The network that failed log-ins and connections are counted for: one IPv6 user has 2^64 addresses."""
+    try:
+        found = ipaddress.ip_address(plain_address(address))
+    except ValueError:
+        return address
+    if found.version == 4:
+        return str(found)
+    return str(ipaddress.ip_network((int(found), 64), strict=False))

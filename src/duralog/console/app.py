@@ -6,7 +6,9 @@ the pages are closed. It leaves no files.
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import resource
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -23,6 +25,7 @@ from duralog.broker.security.web_tls import WebTls
 from duralog.broker.security.web_users import WebUsers
 from duralog.console.access import Application, GuardedApplication
 from duralog.console.changes.changer import Changer
+from duralog.console.connections import Connections, most_connections
 from duralog.console.facts.copies import ClusterCopies
 from duralog.console.login import LoggedIn, TrustedHeader
 from duralog.console.pages import (
@@ -98,9 +101,12 @@ def run(
     `cluster` has the directories whose replicas can be compared.
     """
     tls = guard.tls
+    application = guard.around(web_application(Console(source, changer, audit_log, cluster)))
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = Connections(application, most=most_connections(open_files))
     server = _Server(
         uvicorn.Config(
-            guard.around(web_application(Console(source, changer, audit_log, cluster))),
+            connections,
             ssl_context_factory=None if tls is None else lambda *_: tls.context,
             log_config=None,
             access_log=False,
@@ -110,6 +116,8 @@ def run(
             ws="wsproto",
             timeout_graceful_shutdown=_GOODBYE_SECONDS,
         ),
+        connections,
+        listener,
         when_ready,
     )
     # The objects that are loaded now stay: garbage collection of them would block pages.
@@ -118,7 +126,7 @@ def run(
     # After it has stopped, uvicorn calls the previous signal handler: here, that would stop it again.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
-    server.run(sockets=[listener])
+    server.run(sockets=[])
 
 
 def web_application(console: Console) -> FastAPI:
@@ -156,11 +164,33 @@ def web_application(console: Console) -> FastAPI:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
+    """uvicorn with the console's own way to accept connections."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        listener: socket.socket,
+        when_ready: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._connections = connections
+        self._listener = listener
         self._when_ready = when_ready
+        self._accepting: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            accepting = self._connections.accept(self._listener, self._protocol, self.config.ssl)
+            self._accepting = asyncio.create_task(accepting)
             self._when_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

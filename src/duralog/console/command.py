@@ -218,7 +218,9 @@ def console(
             from duralog.console.sources.cluster_copies import ComparedDirectories
             from duralog.console.sources.opening import open_source
             from duralog.schemas.decode_options import Decode
+            from duralog.storage.disk.file_system import raise_open_file_limit
 
+            raise_open_file_limit()
             scraped = None if metrics is None else CleanerMetrics(metrics, _metrics_access(metrics_config_file))
             # Check the socket, not the name: an empty name means every interface.
             reached, port = listener.getsockname()[:2]

@@ -27,7 +27,7 @@ from urllib.parse import parse_qs, quote
 
 from duralog.broker.net.listening import is_loopback
 from duralog.broker.security.web_users import TooManyFailures, WebUser, WebUsers
-from duralog.console.access import Application, Message, Receive, Scope, Send, refuse
+from duralog.console.access import Application, Message, Receive, Scope, Send, network_of, plain_address, refuse
 from duralog.console.sessions import LONGEST_SECONDS, Sessions
 from duralog.console.ui import theme
 from duralog.console.viewers import SCOPE_KEY, Viewer
@@ -70,9 +70,9 @@ class TrustedHeader:
 
     def _is_trusted(self, address: str) -> bool:
         if not self.proxies:
-            return is_loopback(_plain(address))
+            return is_loopback(plain_address(address))
         try:
-            found = ipaddress.ip_address(_plain(address))
+            found = ipaddress.ip_address(plain_address(address))
         except ValueError:
             return False
         return any(found in network for network in self.proxies)
@@ -171,7 +171,7 @@ class LoggedIn:
                 self._users.with_password,
                 form.get("user", ""),
                 form.get("password", ""),
-                _network(client[0] if client else ""),
+                network_of(client[0] if client else ""),
             )
         except TooManyFailures:
             await self._show_form(
@@ -260,19 +260,3 @@ def _own_path(path: str) -> str:
     """A path of this console: after the log-in, no link may lead to another site."""
     is_own = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isascii() and path.isprintable()
     return path if is_own else "/"
-
-
-def _plain(address: str) -> str:
-    """An IPv4 address as such, also on a socket of IPv6."""
-    return address.removeprefix("::ffff:")
-
-
-def _network(address: str) -> str:
-    """The network that failed log-ins are counted for: one IPv6 user has 2^64 addresses."""
-    try:
-        found = ipaddress.ip_address(_plain(address))
-    except ValueError:
-        return address
-    if found.version == 4:
-        return str(found)
-    return str(ipaddress.ip_network((int(found), 64), strict=False))
