@@ -65,7 +65,7 @@ def repair(
     """
     chosen = engine_given(ctx)
     given = chosen.directory(directory, data)
-    with errors_shown(), names_checked(given, topic, partition):
+    with errors_shown(), names_checked(given, topic, partition, at_once=chosen.is_spark):
         chosen.announce(quiet=quiet)
         from duralog.operations.repair import RepairRequest
 

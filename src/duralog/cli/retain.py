@@ -91,14 +91,14 @@ def retain(
     """
     chosen = engine_given(ctx)
     path = chosen.directory(directory, data)
-    with errors_shown(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition, at_once=chosen.is_spark):
         from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import broker_config, check_no_partition
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.retain import RetainRequest
 
+        say_warnings(wanted=not quiet, reports_offline=True)
         if not chosen.is_spark:
-            say_warnings(wanted=not quiet)
             check_no_partition(path)
         request = RetainRequest(
             path=path,

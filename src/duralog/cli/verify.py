@@ -106,7 +106,7 @@ def verify(
     path = chosen.directory(directory, data)
     interval_bytes = index_interval_bytes(index_interval)
     storage_options = named_values("--storage-option", storage_option)
-    with errors_shown(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition, at_once=chosen.is_spark):
         chosen.announce(quiet=quiet)
         from duralog.operations.chosen_partition import Choice
         from duralog.operations.verify import VerifyRequest

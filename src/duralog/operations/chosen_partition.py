@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from duralog.config.error_text import describe
 from duralog.errors import UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.storage.disk.found_files import directory_of
@@ -26,21 +27,29 @@ class Choice:
         return is_topic and self.partition in (None, partition.partition)
 
     def partitions(self, store: Store) -> Iterator[TopicPartition]:
-        """Raises `UnknownTopic` for a topic that does not exist, and if no partition has the number."""
-        is_there = False
+        """Those that are online. Raises `UnknownTopic` for a topic that does not exist, and if no partition has the
+        number.
+        """
+        offline = self.offline(store)
+        is_there = bool(offline)
+        without_metadata = {found.topic for found in offline}.difference(store.topics())
         for topic in store.topics() if self.topics is None else self.topics:
-            for number in store.partitions(topic):
-                if self.partition in (None, number):
+            for number in () if topic in without_metadata else store.partitions(topic):
+                partition = TopicPartition(topic, number)
+                if self.includes(partition) and partition not in offline:
                     is_there = True
-                    yield TopicPartition(topic, number)
+                    yield partition
         if not is_there and self.partition is not None:
             whose = "any topic" if self.topics is None else ", ".join(self.topics)
             raise UnknownTopic(f"{store.path}: there is no partition {self.partition} of {whose}")
 
-    def has_lost_topics(self, store: Store) -> bool:
-        """Whether a chosen partition is offline because the metadata of its topic is lost. The store has logged it."""
-        known = set(store.topics())
-        return any(offline.topic not in known and self.includes(offline) for offline in store.offline)
+    def offline(self, store: Store) -> dict[TopicPartition, str]:
+        """Those that are offline, and why."""
+        return {
+            partition: f"it is offline: {describe(error)}"
+            for partition, error in sorted(store.offline.items(), key=lambda found: found[0])
+            if self.includes(partition)
+        }
 
 
 EVERYTHING = Choice()

@@ -69,17 +69,21 @@ def compact(
         meter = CompactionMeter(len(chosen.compacted), on_progress)
         run = _Run(store=store, request=request, tasks=tasks, threads=workers.count, meter=meter)
         done: list[PartitionCompaction] = []
-        for partition, config in chosen.compacted.items():
-            meter.begin(partition)
-            result = run.compact(partition, config)
+
+        def add(result: PartitionCompaction) -> None:
             done.append(result)
             on_partition(result)
+
+        for partition, reason in chosen.offline.items():
+            add(PartitionCompaction(partition=partition, failure=reason))
+        for partition, config in chosen.compacted.items():
+            meter.begin(partition)
+            add(run.compact(partition, config))
         return CompactReport(
             path=logs.path,
-            partitions=done,
+            partitions=sorted(done, key=lambda result: result.partition),
             seconds=time.monotonic() - began,
             not_compacted=chosen.not_compacted,
-            has_lost_topics=logs.choice.has_lost_topics(store),
         )
 
 

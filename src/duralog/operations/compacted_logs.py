@@ -42,19 +42,28 @@ class NotCompacted(InvalidConfig):
 class CompactedLogs:
     compacted: Mapping[TopicPartition, TopicConfig]
     not_compacted: int
+    offline: Mapping[TopicPartition, str]
+    """Those that cannot be compacted, and why. A topic without metadata counts as compacted: it may be."""
 
 
 def chosen_logs(store: Store, logs: LogsToCompact) -> CompactedLogs:
     """The chosen partitions that are compacted, with the configs of each."""
-    configs = {
-        partition: store.topic_config(partition.topic).with_overrides(logs.topic_config)
-        for partition in logs.choice.partitions(store)
+    known = set(store.topics())
+
+    def config_of(partition: TopicPartition) -> TopicConfig:
+        return store.topic_config(partition.topic).with_overrides(logs.topic_config)
+
+    offline = {
+        partition: reason
+        for partition, reason in logs.choice.offline(store).items()
+        if partition.topic not in known or COMPACT in config_of(partition).cleanup_policy
     }
+    configs = {partition: config_of(partition) for partition in logs.choice.partitions(store)}
     compacted = {partition: config for partition, config in configs.items() if COMPACT in config.cleanup_policy}
-    if logs.choice.topics is not None and configs and not compacted:
+    if logs.choice.topics is not None and configs and not compacted and not offline:
         partition, config = next(iter(configs.items()))
         raise NotCompacted(partition.topic, config.text("cleanup.policy") or "empty")
-    return CompactedLogs(compacted, len(configs) - len(compacted))
+    return CompactedLogs(compacted, len(configs) - len(compacted), offline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,11 +67,10 @@ class ExplainReport:
     totals: ExplanationTotals
     not_compacted: int = 0
     """Chosen partitions of topics that are not compacted."""
-    has_lost_topics: bool = False
 
     @property
     def is_well(self) -> bool:
-        return not self.totals.failed and not self.totals.damaged and not self.has_lost_topics
+        return not self.totals.failed and not self.totals.damaged
 
 
 def explain(
@@ -108,10 +107,4 @@ def explain(
             totals.add(result)
             done.append(result)
             on_partition(result)
-        return ExplainReport(
-            path=store.path,
-            partitions=done,
-            totals=totals,
-            not_compacted=chosen.not_compacted,
-            has_lost_topics=logs.choice.has_lost_topics(store),
-        )
+        return ExplainReport(path=store.path, partitions=done, totals=totals, not_compacted=chosen.not_compacted)

@@ -57,6 +57,7 @@ def opened_for_writing(
                 show_progress=on_progress,
                 scheduler=scheduler,
                 load_on_use=load_on_use,
+                keep_lost=True,
             )
     except CorruptRecord as corrupt:
         if METADATA_PARTITION.topic not in (corrupt.file or ""):

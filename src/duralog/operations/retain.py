@@ -73,7 +73,7 @@ def retain(request: RetainRequest, workers: Workers = TWO_THREADS, *, on_progres
     with _opened(request, on_progress) as store:
         removals: list[Removal] = []
         configs: dict[TopicPartition, TopicConfig] = {}
-        failures: dict[TopicPartition, str] = {}
+        failures = request.choice.offline(store)
         chosen = list(request.choice.partitions(store))
         for number, partition in enumerate(chosen):
             step = Counted(label=str(partition), done=number, total=len(chosen), unit="partition", step="retain")
@@ -92,7 +92,6 @@ def retain(request: RetainRequest, workers: Workers = TWO_THREADS, *, on_progres
             configs=configs,
             failures=failures,
             seconds=time.monotonic() - began,
-            has_lost_topics=request.choice.has_lost_topics(store),
         )
 
 

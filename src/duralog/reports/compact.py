@@ -84,8 +84,6 @@ class CompactReport:
     """Nothing was changed: this is what would have been done."""
     not_compacted: int | None = None
     """Chosen partitions of topics that are not compacted. Not counted by Spark."""
-    has_lost_topics: bool = False
-    """On threads: a chosen partition is offline, its topic has no metadata. On Spark it is one of `failures`."""
 
     @property
     def reports(self) -> list[CompactionReport]:
@@ -99,7 +97,7 @@ class CompactReport:
     @property
     def is_well(self) -> bool:
         """Nothing failed, and no damage was found."""
-        return not self.failures and not self.has_lost_topics and not any(found.is_damaged for found in self.partitions)
+        return not self.failures and not any(found.is_damaged for found in self.partitions)
 
     def totals(self) -> dict[str, int]:
         """Sums over all compacted partitions."""
@@ -119,7 +117,7 @@ class CompactReport:
             "path": self.path,
             "is_rehearsal": self.is_rehearsal,
             **self.totals(),
-            "seconds": self.seconds,
+            "seconds": round(self.seconds, 3),
             "per_partition": [found.to_dict() for found in self.partitions],
         }
 

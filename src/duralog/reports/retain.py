@@ -31,12 +31,10 @@ class RetainReport:
     failures: Mapping[TopicPartition, str]
     """Partitions that could not be processed, and why."""
     seconds: float
-    has_lost_topics: bool = False
-    """On threads: a chosen partition is offline, its topic has no metadata. On Spark it is one of `failures`."""
 
     @property
     def is_well(self) -> bool:
-        return not self.failures and not self.has_lost_topics
+        return not self.failures
 
     @property
     def size_bytes(self) -> int:

@@ -10,17 +10,22 @@ Folders and metadata may differ. For writing, they are reconciled:
 
 | the metadata knows                     | a folder | then                                                            |
 |----------------------------------------|----------|-----------------------------------------------------------------|
-| the partition, on this node            | no       | the partition is made, as Kafka makes it                        |
+| the partition, on this node            | no       | the partition is made, as Kafka makes it; a warning is logged   |
+|                                        |          | if a checkpoint has records of it, and with `keep_lost` it is   |
+|                                        |          | offline (`duralog.storage.lost_partitions`)                     |
 | the topic, but not this partition here | yes      | the partition is offline: Kafka would set the folder aside      |
-| that an older topic was deleted, its id the folder's | yes | the folder is deleted, and the partition made again    |
+| that an older topic of this name was   | yes      | the folder is deleted, and the partition made again             |
+| deleted, with the folder's topic id    |          |                                                                 |
 | that the topic was deleted             | yes      | the folder is deleted: a crash has interrupted that             |
 | nothing                                | yes      | the topic is adopted, unless another node leads the metadata;   |
 |                                        |          | unless a retention is configured, it keeps its records forever  |
 | nothing, after a loss of records       | yes      | the partition is offline: retention must not go by defaults     |
-| nothing, and no folder of the topic has files of a log | yes      | it is not a partition: the folder is left
-unchanged  |
-| the partition, in another directory of the store | yes | the metadata follows: it gets the id of this directory     |
-| the partition, in a directory that is offline    | no  | the partition is offline: it is there                       |
+| nothing, and no folder of the topic    | yes      | it is not a partition: the folder is left unchanged             |
+| has files of a log                     |          |                                                                 |
+| the partition, in another directory of | yes      | the metadata follows: it gets the id of this directory          |
+| the store                              |          |                                                                 |
+| the partition, in a directory that is  | no       | the partition is offline: it is there                           |
+| offline                                |          |                                                                 |
 
 A directory without metadata gets it now if no node owns it yet. If it belongs to a Kafka node that keeps its metadata
 in another directory, it gets none before a topic is created or changed here.
@@ -51,6 +56,7 @@ from duralog.storage.disk.parallel import ByteCount, ShowProgress, for_each_part
 from duralog.storage.future_folders import FutureFolders
 from duralog.storage.log.loaded_log import LogEnvironment, OnFailure
 from duralog.storage.log.partition_log import PartitionLog
+from duralog.storage.lost_partitions import find_lost, warn_of_made_again
 from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.folder import MetadataFolder
 from duralog.storage.metadata.topics import Holds, Topics, WritableLog
@@ -60,6 +66,8 @@ from duralog.storage.partition_loading import PartitionLoader
 from duralog.storage.placement import DirectoryPlacement
 
 _logger = logging.getLogger(__name__)
+# A logger of its own: commands whose report has these partitions do not show it (`duralog.cli.voice.logs`).
+_offline_logger = logging.getLogger(f"{__name__}.offline")
 
 _MOST_OFFLINE_LOGGED = 20
 
@@ -115,7 +123,7 @@ class Opening:
             holds=lambda name, partition: (name, partition.partition) in present,
         )
         for name, partitions in by_topic(live):
-            known = topics.by_name[name].partitions if name in topics.by_name else ()
+            known = set(topics.by_name[name].partitions) if name in topics.by_name else ()
             found = [partition for partition in partitions if partition.partition not in known]
             if directories.are_partitions(found):
                 topic_id = _first_id(_own_id(loader, partition) for partition in found)
@@ -132,11 +140,17 @@ class Opening:
         loader.producer_expiration_ms = opened.config.producer_id_expiration_ms
         return replace(opened, loader=loader, logs={})
 
-    def for_writing(self, show: ShowProgress | None, *, load_on_use: bool = False) -> OpenedStore:
-        """With `load_on_use`, no partition of directories that were closed cleanly is loaded before it is used."""
+    def for_writing(
+        self, show: ShowProgress | None, *, load_on_use: bool = False, keep_lost: bool = False
+    ) -> OpenedStore:
+        """With `load_on_use`, no partition of directories that were closed cleanly is loaded before it is used.
+
+        With `keep_lost`, a lost partition is offline, and not made again.
+        """
         self._directories.lock()
         try:
             opened = self._for_writing()
+            self._report_lost(opened, keep_lost=keep_lost)
             if load_on_use and opened.was_clean:
                 opened.unloaded.update(set(self._directories.live()).intersection(_partitions(opened.topics)))
             else:
@@ -153,6 +167,7 @@ class Opening:
         self._directories.lock()
         try:
             opened = self._for_writing()
+            self._report_lost(opened, keep_lost=True)
             self._finish_deletions(opened)
         except BaseException:
             self._directories.release()
@@ -204,7 +219,7 @@ class Opening:
         kept_forever = []
         for name, partitions in by_topic(directories.live()):
             if topics.is_in_metadata(name):
-                known = topics.by_name[name].partitions if name in topics.by_name else ()
+                known = set(topics.by_name[name].partitions) if name in topics.by_name else ()
                 misplaced = [partition for partition in partitions if partition.partition not in known]
                 if directories.are_partitions(misplaced):
                     self._set_offline(opened, misplaced, "the cluster metadata does not place this partition here")
@@ -237,15 +252,27 @@ class Opening:
         for partition in partitions:
             opened.offline[partition] = StorageError(f"{self._directories.folder_of(partition)}: {reason}")
 
+    def _missing(self, opened: OpenedStore) -> list[TopicPartition]:
+        """The partitions of the metadata that have no folder."""
+        known = {*self._directories.live(), *opened.offline}
+        return [partition for partition in _partitions(opened.topics) if partition not in known]
+
+    def _report_lost(self, opened: OpenedStore, *, keep_lost: bool) -> None:
+        lost = find_lost(self._directories, self._missing(opened))
+        if not keep_lost:
+            warn_of_made_again(lost)
+            return
+        for partition, records in lost.items():
+            opened.offline[partition] = StorageError(
+                f"{records}. Restore the folder from a backup or another copy; to continue without the records, let"
+                " duralog serve or duralog.open make the partition again, empty"
+            )
+
     def _load_all(self, opened: OpenedStore, show: ShowProgress | None) -> None:
         loader = opened.loader
         present = set(self._directories.live())
         removed_ids = cache(opened.metadata.removed_topic_ids)
-        opened.place_missing(
-            partition
-            for partition in _partitions(opened.topics)
-            if partition not in present and partition not in opened.offline
-        )
+        opened.place_missing(self._missing(opened))
 
         def load(partition: TopicPartition, count: ByteCount) -> PartitionLog:
             if partition in present:
@@ -384,9 +411,9 @@ def _log_wrong_node(opened: OpenedStore, metadata: ClusterMetadata) -> None:
 
 def _log_offline(opened: OpenedStore) -> None:
     for partition, error in islice(opened.offline.items(), _MOST_OFFLINE_LOGGED):
-        _logger.error("%s is offline: %s", partition, error)
+        _offline_logger.error("%s is offline: %s", partition, error)
     if (more := len(opened.offline) - _MOST_OFFLINE_LOGGED) > 0:
-        _logger.error("%s offline", f"{plural(more, 'more partition')} {'is' if more == 1 else 'are'}")
+        _offline_logger.error("%s offline", f"{plural(more, 'more partition')} {'is' if more == 1 else 'are'}")
 
 
 def _node_id(meta: MetaProperties) -> int:

@@ -84,13 +84,15 @@ class Store:
         clock: Clock = wall_clock_ms,
         scheduler: Scheduler | None = None,
         load_on_use: bool = False,
+        keep_lost: bool = False,
     ) -> None:
         """`path` is a directory, or several. One that `config` lists in `log.dirs` is opened together with the others.
 
         With `load_on_use`, a partition that was closed cleanly is loaded when it is first used.
 
         That is for a short write to a few of many partitions, with a scheduler that runs nothing: retention and the
-        cleaner would have to know all logs.
+        cleaner would have to know all logs. With `keep_lost`, a partition whose records are lost is not made again, but
+        offline: for commands (`duralog.storage.lost_partitions`).
         """
         assert not load_on_use or scheduler is not None
         self.paths = log_directories(path, None if config is None else config.log_dirs)
@@ -122,7 +124,7 @@ class Store:
                 opened = opening.for_reading()
             else:
                 raise_open_file_limit()
-                opened = opening.for_writing(show_progress, load_on_use=load_on_use)
+                opened = opening.for_writing(show_progress, load_on_use=load_on_use, keep_lost=keep_lost)
             self._directories = opened.directories
             self._open = OpenLogs(opened)
             if self._has_threads and opened.config.log_cleaner_enable:

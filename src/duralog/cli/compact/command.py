@@ -128,19 +128,17 @@ def compact(
         raise WrongUsage("--records and --now go with --explain")
     explain = explain or (dry_run and not chosen.is_spark)
     at_ms = parsed_time("--now", now)
-    with errors_shown(), names_checked(given, topic, partition):
+    with errors_shown(), names_checked(given, topic, partition, at_once=chosen.is_spark):
         chosen.announce(quiet=quiet)
-        if not chosen.is_spark:
-            from duralog.cli.voice.logs import say_warnings
-
-            say_warnings(wanted=not quiet)
         from duralog.cli.compact.explain import run_explain
         from duralog.cli.compact.run import run_compact
+        from duralog.cli.voice.logs import say_warnings
         from duralog.cli.voice.opened_store import broker_config
         from duralog.operations.compact import CompactRequest, SparkCompaction
         from duralog.operations.compacted_logs import LogsToCompact
         from duralog.operations.explain import ExplainRequest
 
+        say_warnings(wanted=not quiet, reports_offline=True)
         path, choice = chosen.choice(given, topic, partition)
         if overrides and choice.topics is None:
             raise WrongUsage("--config is of topics: give --topic")

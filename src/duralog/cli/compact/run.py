@@ -143,7 +143,7 @@ def _rate(size_bytes: int, seconds: float) -> int:
 
 
 def _summary_object(compacted: CompactReport) -> dict[str, Any]:
-    totals: dict[str, float] = {**compacted.totals(), "seconds": compacted.seconds}
+    totals: dict[str, float] = {**compacted.totals(), "seconds": round(compacted.seconds, 3)}
     return {"kind": "summary", **{name: totals[name] for name in _SUMMARY}}
 
 

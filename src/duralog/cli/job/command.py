@@ -12,8 +12,8 @@ from duralog.cli.verify import MORE_ARGUMENTS, verify
 
 __all__ = ["export", "job_app", "reindex", "snapshot", "upgrade"]
 
-add_alias(compact, without=("threads", "explain", "records", "now"))
+add_alias(compact, without=("threads", "explain", "records", "now"), summary="Compact compacted topics.")
 add_alias(repair, without=())
 add_alias(retain, without=())
-add_alias(stats, without=("threads", "partition", "html"))
+add_alias(stats, without=("threads", "partition", "html"), summary="Count records, keys and bytes of topics.")
 add_alias(verify, settings=MORE_ARGUMENTS)

@@ -155,4 +155,4 @@ def source_and_target(
 
 def names_checked_in(path: str | list[str], topics: list[str] | None) -> AbstractContextManager[None]:
     """See `names_checked`. Errors about the directories of a cluster list its topics already."""
-    return names_checked(path, topics, may_be_a_cluster=True) if isinstance(path, str) else nullcontext()
+    return names_checked(path, topics, may_be_a_cluster=True, at_once=True) if isinstance(path, str) else nullcontext()

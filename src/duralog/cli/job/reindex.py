@@ -51,7 +51,7 @@ def reindex(
     Exit code: 0 done, 1 a log is damaged or something could not be read or written, 2 wrong usage, 130 interrupted.
     """
     path = directory_given(path, data)
-    with errors_shown(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition, at_once=True):
         with (
             screen(as_json=as_json, quiet=quiet, no_progress=no_progress) as shown,
             on_spark("reindex", master=master, conf=conf or ()) as spark,

@@ -26,9 +26,16 @@ Location = Annotated[
 
 
 def add_alias(
-    command: Callable[..., None], *, without: tuple[str, ...] = ("threads",), settings: dict[str, Any] | None = None
+    command: Callable[..., None],
+    *,
+    without: tuple[str, ...] = ("threads",),
+    summary: str | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> None:
-    """Register `duralog job NAME` for `duralog NAME --engine spark`, without the parameters of threads."""
+    """Register `duralog job NAME` for `duralog NAME --engine spark`, without the parameters of threads.
+
+    `summary` is for a command whose own one names what only threads can do.
+    """
     signature = inspect.signature(command, eval_str=True)
     kept = [each for name, each in signature.parameters.items() if name not in (*without, "engine")]
     name = command.__name__
@@ -36,11 +43,11 @@ def add_alias(
     def run(**given: Any) -> None:
         command(**given, engine=ON_SPARK)
 
-    summary, _, rest = inspect.cleandoc(command.__doc__ or "").partition("\n\n")
+    own_summary, _, rest = inspect.cleandoc(command.__doc__ or "").partition("\n\n")
     codes = rest[rest.index("Exit code:") :]
     run.__doc__ = (
-        f"{summary}\n\nThe same as duralog {name} --engine spark: duralog {name} --help shows more. All machines of the"
-        f" cluster must see DIR under the same path.\n\n{codes}"
+        f"{summary or own_summary}\n\nThe same as duralog {name} --engine spark: duralog {name} --help shows more. All"
+        f" machines of the cluster must see DIR under the same path.\n\n{codes}"
     )
     run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in kept}

@@ -62,7 +62,7 @@ def upgrade(
     interrupted.
     """
     path = directory_given(path, data)
-    with errors_shown(), names_checked(path, topic, partition):
+    with errors_shown(), names_checked(path, topic, partition, at_once=True):
         from duralog.cli.voice.opened_store import broker_config
         from duralog.columnar.upgrading import UpgradeRules
         from duralog.format.compression import Codec

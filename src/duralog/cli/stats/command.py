@@ -94,7 +94,7 @@ def stats(
     storage_options = named_values("--storage-option", storage_option)
     with errors_shown():
         chosen.announce(quiet=quiet)
-        with names_checked(path, topic, partition, may_be_a_cluster=True):
+        with names_checked(path, topic, partition, may_be_a_cluster=True, at_once=chosen.is_spark):
             if html is not None:
                 check_page_place(html)
             if not chosen.is_spark:

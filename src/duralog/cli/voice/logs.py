@@ -9,16 +9,25 @@ import time
 from duralog.cli.voice.failures import say
 from duralog.config.error_text import printable
 
+_OFFLINE_LOG = "duralog.storage.opening.offline"
+"""The logger of `duralog.storage.opening` for partitions that are offline."""
+
 
 class _Sayer(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         say(f"{record.levelname.lower()}: {printable(record.getMessage())}")
 
 
-def say_warnings(*, wanted: bool = True) -> None:
-    """From now on, show the store's warnings, or only its errors."""
+def say_warnings(*, wanted: bool = True, reports_offline: bool = False) -> None:
+    """From now on, show the store's warnings, or only its errors.
+
+    With `reports_offline`, the command reports the partitions that are offline: the store's lines are not shown.
+    """
     logger = logging.getLogger("duralog")
-    logger.handlers = [_Sayer(logging.WARNING if wanted else logging.ERROR)]
+    sayer = _Sayer(logging.WARNING if wanted else logging.ERROR)
+    if reports_offline:
+        sayer.addFilter(lambda record: record.name != _OFFLINE_LOG)
+    logger.handlers = [sayer]
     logger.propagate = False
 
 

@@ -104,7 +104,7 @@ def compact(  # Public: its keyword arguments are the interface.
             named = choose_partitions((*held.partitions, *held.offline), topics, partition, held.path)
             chosen = _compacted(held.partitions, named, topics, topic_config or {})
             done = _compact(executor, held, chosen, _with_memory(settings, held.config), shuffled)
-            done |= _offline(held, named)
+            done |= _offline(held, named, topic_config or {})
     return CompactReport(
         path=path,
         partitions=[done[found] for found in sorted(done)],
@@ -151,10 +151,14 @@ def _compact(
     return done
 
 
-def _offline(held: HeldDirectory, named: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionCompaction]:
+def _offline(
+    held: HeldDirectory, named: Sequence[TopicPartition], overrides: Mapping[str, object]
+) -> dict[TopicPartition, PartitionCompaction]:
     """Partitions that cannot be compacted. Those of topics that are not compacted do not count."""
     not_compacted = {
-        found.topic for found, found_config in held.partitions.items() if COMPACT not in found_config.cleanup_policy
+        topic
+        for topic, found_config in held.topic_configs.items()
+        if COMPACT not in found_config.with_overrides(overrides).cleanup_policy
     }
     return {
         found: PartitionCompaction(

@@ -82,6 +82,8 @@ class HeldDirectory:
             }
         )
         """Those that can be lent, by name, and the configs in force."""
+        self.topic_configs = MappingProxyType({name: topic.config for name, topic in opened.topics.items()})
+        """Of the topics that have metadata, also if all their partitions are offline."""
         self._lock = LentLock(opened.lock, job, len(self._slots))
 
     def lend(self, partition: TopicPartition, *, config: TopicConfig | None = None) -> Loan:

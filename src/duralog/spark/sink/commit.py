@@ -206,7 +206,13 @@ def _opened(path: str, config: BrokerConfig, files: FileSystem, clock: Clock) ->
     """
     store = _once_free(
         lambda: Store(
-            path, config=config, file_system=files, clock=clock, scheduler=Scheduler(threads=0), load_on_use=True
+            path,
+            config=config,
+            file_system=files,
+            clock=clock,
+            scheduler=Scheduler(threads=0),
+            load_on_use=True,
+            keep_lost=True,
         )
     )
     try:

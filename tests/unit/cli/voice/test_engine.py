@@ -11,6 +11,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+import duralog
 from duralog.cli.voice import engine
 from duralog.command_line import app
 from duralog.operations.workers import OnSpark
@@ -86,3 +87,29 @@ def test_the_alias_asks_for_the_session_that_the_command_asks_for(
     for line in ([command, "--engine", "spark"], ["job", command]):
         assert isinstance(CliRunner().invoke(app, [*line, *words]).exception, Asked)
     assert asked == [(command, {"master": "local[3]", "conf": ["spark.x=1"]})] * 2
+
+
+@pytest.mark.parametrize(("command", "word"), [("compact", "explain"), ("stats", "chart")])
+def test_the_help_of_an_alias_promises_nothing_that_only_threads_can_do(command: str, word: str) -> None:
+    assert word in CliRunner().invoke(app, [command, "--help"]).stdout
+    assert word not in CliRunner().invoke(app, ["job", command, "--help"]).stdout
+    line = next(
+        line for line in CliRunner().invoke(app, ["job", "--help"]).stdout.splitlines() if f" {command} " in line
+    )
+    assert word not in line
+
+
+@pytest.mark.parametrize("job", [*sorted(THREADS_ONLY), "reindex", "upgrade", "export", "snapshot"])
+def test_names_are_checked_before_spark_starts(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_spark(name: str, **given: object) -> Any:
+        raise Asked
+
+    for module in ("cli.voice.engine", *(f"cli.job.{name}" for name in ("reindex", "upgrade", "export", "snapshot"))):
+        monkeypatch.setattr(f"duralog.{module}.on_spark", on_spark)
+    with duralog.open(tmp_path / "data") as store:
+        store.create_topic("orders", 1)
+    words = ["job", job, str(tmp_path / "data"), *([str(tmp_path / "lake")] if job in {"export", "snapshot"} else [])]
+    result = CliRunner().invoke(app, [*words, "-t", "ordres"])
+    assert "there is no topic ordres in" in result.stderr
+    assert "did you mean orders?" in result.stderr
+    assert isinstance(CliRunner().invoke(app, [*words, "-t", "orders"]).exception, Asked)
