@@ -18,7 +18,7 @@ import pytest
 import duralog
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.console.facts.runs import RunState
-from duralog.console.facts.topic_records import Cursor, MatchProgress, PlacedRecord, WantedRecords
+from duralog.console.facts.topic_records import MOST_MATCHES, Cursor, MatchProgress, PlacedRecord, WantedRecords
 from duralog.console.source import Busy, Source
 from duralog.console.sources import topic_search
 from duralog.console.sources.directory import batch_steps
@@ -227,6 +227,61 @@ def test_a_search_keeps_the_first_matches_and_says_that_there_are_more(
     expected = sorted((place for place, _ in everything), reverse=newest_first)
     assert places(search.found()) == expected[:25]
     assert search.progress().is_cut
+
+
+def make_backward(directory: Path) -> list[Place]:
+    """Two partitions of three segments each, whose times go back and forth. Returns all places, the oldest first."""
+    random, places = Random(7), []
+    with duralog.open(directory, {**KEEP, "log.index.interval.bytes": 100}) as store:
+        store.create_topic("t", 2)
+        for partition in (0, 1):
+            for turn in range(6):
+                times = [FIRST_MS + random.randrange(1_000_000) for _ in range(1_000)]
+                log = store.partition("t", partition)
+                first = log.append([duralog.Record(value=bytes(300), timestamp_ms=time) for time in times]).base_offset
+                places += [(time, partition, first + at) for at, time in enumerate(times)]
+                if turn % 2 == 1:
+                    log.roll()
+    return sorted(places)
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_the_first_matches_are_exact_where_times_go_back(tmp_path: Path, newest_first: bool) -> None:
+    expected = make_backward(tmp_path / "data")
+    source = open_source(str(tmp_path / "data"), start=False)
+    found, progress = searched(source, WantedRecords(topic="t", partitions=(0, 1), newest_first=newest_first))
+    source.close()
+    assert found == (expected[::-1] if newest_first else expected)[:MOST_MATCHES]
+    assert (progress.is_cut, progress.is_about, progress.share) == (True, False, 1.0)
+
+
+def test_the_first_matches_of_a_broker_are_said_to_be_about(tmp_path: Path) -> None:
+    make_backward(tmp_path / "data")
+    with running_broker(KEEP, data=str(tmp_path / "data")) as broker:
+        source = open_source(broker.bootstrap_servers, start=False)
+        source.step()
+        for newest_first in (True, False):
+            found, progress = searched(source, WantedRecords(topic="t", partitions=(0, 1), newest_first=newest_first))
+            assert (len(found), progress.is_cut, progress.is_about) == (MOST_MATCHES, True, True)
+        source.close()
+
+
+def test_a_search_with_enough_matches_reads_no_segment_that_is_older(tmp_path: Path) -> None:
+    """One record of the first segment has a late time: its segment is read, those in between are not."""
+    with duralog.open(tmp_path / "data", KEEP) as store:
+        store.create_topic("t", 1)
+        log = store.partition("t", 0)
+        for turn in range(10):
+            times = [FIRST_MS + turn * 1_000 + at for at in range(1_000)]
+            if turn == 0:
+                times[5] = FIRST_MS + 10**6
+            log.append([duralog.Record(value=bytes(1_000), timestamp_ms=time) for time in times])
+            log.roll()
+    source = open_source(str(tmp_path / "data"), start=False)
+    found, progress = searched(source, WantedRecords(topic="t", partitions=(0,)))
+    source.close()
+    assert [offset for _, _, offset in found] == [5, *range(9_999, 9_999 - MOST_MATCHES + 1, -1)]
+    assert progress.records_read < 4_000
 
 
 @pytest.mark.parametrize("newest_first", [True, False])

@@ -67,5 +67,7 @@ class MatchProgress:
     """0 to 1."""
     is_cut: bool = False
     """There are more matches than `MOST_MATCHES`."""
+    is_about: bool = False
+    """Where times go back, records that were not read may belong to the matches that are shown."""
     notes: tuple[str, ...] = ()
     error: str | None = None

@@ -276,7 +276,7 @@ class TopicRecords:
             self._show(found)
         is_over = progress.state is not RunState.RUNNING
         self._bar.props["value"] = f"{progress.share:.3f}"
-        self._about.text = _search_sentence(progress, len(found))
+        self._about.text = _search_sentence(progress, len(found), "oldest" if self._place.is_oldest_first else "newest")
         self._notes.text = " ".join(progress.notes)
         self._list.show(busy=not is_over, empty="No record matches." if is_over else "")
         if is_over:
@@ -313,14 +313,21 @@ class TopicRecords:
         self._about.text = ""
 
 
-def _search_sentence(progress: MatchProgress, shown: int) -> str:
+def _search_sentence(progress: MatchProgress, shown: int, which: str) -> str:
     if progress.error is not None:
         return printable(progress.error)
     if progress.state is RunState.RUNNING:
         return f"Searching: {progress_text(progress)} …"
-    if progress.is_cut:
-        return f"The first {shown} are shown: {progress_text(progress)}. For more, narrow the search or download all."
-    return f"{'Stopped. ' if progress.state is RunState.STOPPED else ''}{progress_text(progress)}"
+    stopped = "Stopped. " if progress.state is RunState.STOPPED else ""
+    if not progress.is_cut:
+        return f"{stopped}{progress_text(progress)}"
+    about = "about " if progress.is_about else ""
+    of = " of what was read" if stopped else ""
+    why = " A broker does not tell where times go back." if about else ""
+    read = progress_text(progress)
+    return (
+        f"{stopped}Shown are {about}the {which} {shown}{of}: {read}.{why} For more, narrow the search or download all."
+    )
 
 
 def _key_condition(record: ShownRecord) -> str:

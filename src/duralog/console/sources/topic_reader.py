@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from duralog.console.facts.records import ShownRecord
-from duralog.console.facts.topic_records import WantedRecords
+from duralog.console.facts.topic_records import PlacedRecord, WantedRecords
 from duralog.console.sources.shown_batches import Cut
 
 FOUND = Cut(field_bytes=4 << 10, headers=16)
@@ -46,6 +46,14 @@ class TopicReader(Protocol):
 
     def extent(self, wanted: WantedRecords, partition: int) -> Extent:
         """The offsets to read, by the wanted offsets and the earliest wanted time."""
+
+    def undecided(
+        self, wanted: WantedRecords, partition: int, begin: int, end: int, last: PlacedRecord
+    ) -> tuple[int, int] | None:
+        """Of these offsets, those that may have records which belong before `last` in the wanted order.
+
+        None if that is only known for records that were read.
+        """
 
     def read(
         self, topic: str, partition: int, begin: int, end: int, *, backwards: bool, max_bytes: int, visit: Visit[T]

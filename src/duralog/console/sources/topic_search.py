@@ -3,6 +3,10 @@
 Partitions are read in turns, always the one that is furthest behind in time, so that matches arrive roughly in display
 order. Memory is bounded by the kept matches and one reading step. A search ends at the ends that the logs had when it
 began.
+
+Times may go back in a log. Once there are more matches than are kept, a partition is read on as long as a record of it
+may belong to them: a reader of files knows that from the time indexes, for the newest first. The oldest can only be
+found by reading everything. A broker does not tell, so there the search assumes that times rise, and says so.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duralog.columnar.schema import TIMESTAMP
+from duralog.columnar.schema import OFFSET, TIMESTAMP
 from duralog.config.error_text import describe, printable
 from duralog.console.facts.records import ShownRecord
 from duralog.console.facts.runs import RunState
@@ -57,8 +61,7 @@ class Selection:
         """The batch, maybe without rows of other times, and the places in it."""
         wanted = self._wanted
         if wanted.from_ms is not None or wanted.before_ms is not None:
-            column = records.column(TIMESTAMP)
-            times = column.cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy(zero_copy_only=False)
+            times = _times(records)
             low = 0 if wanted.from_ms is None else wanted.from_ms
             high = _INT64_MAX if wanted.before_ms is None else wanted.before_ms
             is_wanted = (times >= low) & (times < high) & (times != NO_TIMESTAMP)
@@ -76,6 +79,12 @@ class Selection:
         if self._matcher is None or not self._matcher.too_large:
             return ()
         return (f"{self._matcher.too_large:,} documents above {LARGEST_BYTES >> 20} MiB were not read as JSON.",)
+
+
+def _times(records: pa.RecordBatch) -> NDArray[np.int64]:
+    column = records.column(TIMESTAMP).cast(pa.int64()).fill_null(NO_TIMESTAMP)
+    times: NDArray[np.int64] = column.to_numpy(zero_copy_only=False)
+    return times
 
 
 class TopicSearch(RunningSearch[PlacedRecord, MatchProgress]):
@@ -117,16 +126,19 @@ class TopicSearch(RunningSearch[PlacedRecord, MatchProgress]):
             if self.is_stopping:
                 return RunState.STOPPED
             behind, partition, begin, end, size = heapq.heappop(heads)
-            if self._progress.is_cut and behind >= self._sign * self._found[-1].record.timestamp_ms:
-                return RunState.DONE
+            offsets = end - begin
             try:
+                if self._progress.is_cut:
+                    begin, end = self._undecided(partition, begin, end, behind)
+                    if begin >= end:
+                        continue
                 stretch = self._read(partition, begin, end, size)
             except (DuralogError, OSError) as error:
                 notes.append(f"Partition {partition}: {printable(describe(error))}")
                 continue
             notes += [f"Partition {partition}: {note}" for note in stretch.notes]
             left = (begin, stretch.reached) if wanted.newest_first else (stretch.reached, end)
-            offsets_read += (end - begin) - (left[1] - left[0])
+            offsets_read += offsets - (left[1] - left[0])
             if left[0] < left[1]:
                 time = behind if stretch.time_ms == NO_TIMESTAMP else max(behind, self._sign * stretch.time_ms)
                 heapq.heappush(heads, (time, partition, *left, min(size * _GROWTH, _MOST_BYTES)))
@@ -134,15 +146,24 @@ class TopicSearch(RunningSearch[PlacedRecord, MatchProgress]):
         self._progress = replace(self._progress, share=1.0)
         return RunState.DONE
 
+    def _undecided(self, partition: int, begin: int, end: int, behind: int) -> tuple[int, int]:
+        """The offsets that may have records which belong before the last one found."""
+        last = self._found[-1]
+        known = self._reader.undecided(self._wanted, partition, begin, end, last)
+        if known is not None:
+            return known
+        if behind < self._sign * last.record.timestamp_ms:
+            return begin, end
+        self._progress = replace(self._progress, is_about=True)
+        return end, end
+
     def _read(self, partition: int, begin: int, end: int, size: int) -> Stretch:
         selection, payloads = self._selection, self._payloads
         assert selection is not None
 
         def visit(records: pa.RecordBatch, show: Show) -> tuple[list[ShownRecord], int]:
             records, rows = selection.of(records)
-            # The best of them are enough: rows are in the order of offsets.
-            kept = rows[-self._limit - 1 :] if self._wanted.newest_first else rows[: self._limit + 1]
-            offsets = records.column("offset").to_numpy()[kept]
+            offsets = records.column(OFFSET).to_numpy()[self._best(records, rows)]
             shown = show(offsets) if len(offsets) else []
             if payloads is not None and shown:
                 shown = list(payloads.decoded(self._wanted.topic, partition, shown))
@@ -164,6 +185,15 @@ class TopicSearch(RunningSearch[PlacedRecord, MatchProgress]):
         matches = self._progress.matches + sum(count for _, count in found)
         self._progress = replace(self._progress, matches=matches, is_cut=matches > self._limit)
         return stretch
+
+    def _best(self, records: pa.RecordBatch, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """As many of these rows as can be kept, in their order."""
+        if len(rows) <= self._limit:
+            return rows
+        # Rows of the same time are in the order of offsets.
+        by_time = np.argsort(_times(records)[rows], kind="stable")
+        best = by_time[-self._limit :] if self._wanted.newest_first else by_time[: self._limit]
+        return rows[np.sort(best)]
 
     def _report(self, stretch: Stretch, share: float, notes: list[str]) -> None:
         progress = self._progress

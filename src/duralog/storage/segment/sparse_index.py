@@ -171,6 +171,13 @@ class TimeIndex(IndexFile):
         at = TIME_INDEX_ENTRY.at.relative_offset
         return self._entry(table, _search(table, _INT32, at, _TIME_SIZE, offset - self.base_offset) - 1)
 
+    def latest_up_to(self, offset: int) -> int | None:
+        """A timestamp that no record up to this offset exceeds; None if the entries do not reach that far."""
+        table = self._opened()
+        at = TIME_INDEX_ENTRY.at.relative_offset
+        slot = _search(table, _INT32, at, _TIME_SIZE, offset - 1 - self.base_offset)
+        return self._entry(table, slot).timestamp_ms if slot < table.count else None
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of this offset and above."""
         self._check_writable()

@@ -36,6 +36,9 @@ class BrokerTopicReader:
             begin = end if found is None else max(begin, found)
         return Extent(begin, end, None)
 
+    def undecided(self, *_: object) -> None:
+        """A broker tells no times without records."""
+
     def read(
         self, topic: str, partition: int, begin: int, end: int, *, backwards: bool, max_bytes: int, visit: Visit[T]
     ) -> tuple[Stretch, list[T]]:

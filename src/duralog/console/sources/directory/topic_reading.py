@@ -12,7 +12,7 @@ from duralog.columnar.pieces import Piece
 from duralog.columnar.schema import OFFSET, TIMESTAMP
 from duralog.config.error_text import printable
 from duralog.console.facts.records import ShownRecord
-from duralog.console.facts.topic_records import WantedRecords
+from duralog.console.facts.topic_records import PlacedRecord, WantedRecords
 from duralog.console.sources.directory.batch_steps import Step, steps_before, steps_from
 from duralog.console.sources.directory.fresh_logs import Stability
 from duralog.console.sources.shown_batches import shown_records
@@ -21,6 +21,7 @@ from duralog.errors import CorruptRecord
 from duralog.format.layout import CONTROL_BIT, NO_TIMESTAMP
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.log.view import LogView
+from duralog.storage.segment.segment import Segment
 
 _MOST_UNPACKED_BYTES = 128 << 20
 
@@ -47,6 +48,26 @@ class DirectoryTopicReader:
             return Extent(begin, end, _size_bytes(view, begin, end) if begin < end else 0)
 
         return self._ask(wanted.topic, partition, extent)
+
+    def undecided(
+        self, wanted: WantedRecords, partition: int, begin: int, end: int, last: PlacedRecord
+    ) -> tuple[int, int]:
+        """The time indexes have the latest times, not the earliest ones."""
+
+        def later(log: PartitionLog) -> tuple[int, int]:
+            reached = end
+            for segment in reversed(log.view.segments):
+                if segment.base_offset >= reached:
+                    continue
+                latest_ms = _latest_ms(segment, reached - 1)
+                if latest_ms is None or (latest_ms, partition, reached - 1) > last.order:
+                    return begin, reached
+                reached = segment.base_offset
+                if reached <= begin:
+                    break
+            return begin, begin
+
+        return self._ask(wanted.topic, partition, later) if wanted.newest_first else (begin, end)
 
     def read(
         self, topic: str, partition: int, begin: int, end: int, *, backwards: bool, max_bytes: int, visit: Visit[T]
@@ -155,6 +176,14 @@ class _Turn(Generic[T]):
     def _stretch(self, reached: int, time_ms: int) -> tuple[Stretch, list[T]]:
         notes = tuple(f"Damage: {printable(str(error))}." for error in self._damage[:1])
         return Stretch(reached, self._read_bytes, self._records, time_ms, notes), self._results
+
+
+def _latest_ms(segment: Segment, offset: int) -> int | None:
+    """A time that no record of the segment up to this offset exceeds; None if there is none in the time index."""
+    latest_ms = segment.time_index.latest_up_to(offset)
+    if latest_ms is None and segment.max_timestamp_ms != NO_TIMESTAMP:
+        latest_ms = segment.max_timestamp_ms
+    return latest_ms
 
 
 def _size_bytes(view: LogView, begin: int, end: int) -> int:
