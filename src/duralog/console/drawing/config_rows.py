@@ -47,6 +47,17 @@ class ConfigRow:
     typed: str
     """The value as input; empty for a secret."""
 
+    @property
+    def origin(self) -> str:
+        """Where the value comes from, and the default, in a line below the value."""
+        return "default" if self.is_default else f"from: {self.source}; default: {self.default}"
+
+    @property
+    def explanation(self) -> str:
+        """The purpose, where the value comes from, and the default."""
+        where = "It has its default" if self.is_default else f"Its value comes from: {self.source}. Its default"
+        return f"{self.about} {where}: {self.default}".strip()
+
 
 def config_rows(
     entries: Iterable[Entry], definitions: Mapping[str, ConfigDef], *, stored: frozenset[int]

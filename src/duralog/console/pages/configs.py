@@ -68,6 +68,6 @@ class _ConfigsPage:
         await open_change(
             self._console,
             self._part,
-            lambda: broker_config_form(row.name, row.typed, row.about, is_set=row.is_set_here),
+            lambda: broker_config_form(row.name, row.typed, row.explanation, is_set=row.is_set_here),
             self._load,
         )

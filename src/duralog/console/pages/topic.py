@@ -142,7 +142,7 @@ class _TopicPage:
         await open_change(
             self._console,
             self._configs_part,
-            lambda: topic_config_form(self._topic, row.name, row.typed, row.about, is_set=row.is_set_here),
+            lambda: topic_config_form(self._topic, row.name, row.typed, row.explanation, is_set=row.is_set_here),
             self._load_configs,
         )
 

@@ -47,7 +47,7 @@ def _table(name: str, label: str, on_edit: Callable[[ConfigRow], Any]) -> DataTa
                 cell=lambda row: {"text": row.name, "sub": row.about},
                 sort=lambda row: row.name,
             ),
-            Column(name="value", label="Value", cell=lambda row: {"text": row.value, "sub": row.in_words}, mono=True),
+            Column(name="value", label="Value", cell=_value_cell, mono=True),
             Column(
                 name="default",
                 label="Default",
@@ -72,6 +72,10 @@ def _table(name: str, label: str, on_edit: Callable[[ConfigRow], Any]) -> DataTa
 def _by_source(row: ConfigRow) -> tuple[bool, str, str]:
     """Configs that were set come first."""
     return row.is_default, row.source, row.name
+
+
+def _value_cell(row: ConfigRow) -> Cell:
+    return {"text": row.value, "sub": row.in_words, "narrow": row.origin}
 
 
 def _source_cell(row: ConfigRow) -> Cell:

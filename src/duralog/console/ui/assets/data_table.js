@@ -1,5 +1,5 @@
 // A table that the server sorts, searches and pages: only the rows of one page are ever here.
-// A cell is text, or { text, href, act, title, tone, sub, bar, spark, mono }. Everything is shown as text.
+// A cell is text, or { text, href, act, title, tone, sub, narrow, bar, spark, mono }. Everything is shown as text.
 export default {
   template: `
     <div class="data-table">
@@ -33,6 +33,7 @@ export default {
                   <a v-else-if="cell.href" :href="cell.href" :title="cell.title">{{ cell.text }}</a>
                   <span v-else :title="cell.title" :class="cell.tone ? 'tone ' + cell.tone : null">{{ cell.text }}</span>
                   <span v-if="cell.sub" class="sub">{{ cell.sub }}</span>
+                  <span v-if="cell.narrow" class="sub narrow-only">{{ cell.narrow }}</span>
                   <span v-if="cell.bar !== undefined" class="bar" aria-hidden="true">
                     <span :style="{ width: 100 * cell.bar + '%' }"></span></span>
                 </template>
