@@ -21,7 +21,8 @@ from duralog.console.ui.reader_zone import zone_here
 Row = TypeVar("Row")
 Cell = str | dict[str, Any]
 """Text, or a dict with `text` and any of `href`, `title`, `tone` (good, warn, bad, quiet), `sub`, `narrow` (a line in
-narrow windows only, where columns are hidden), `bar` (0 to 1) and `spark`. With `act`, the name of an action, it is a button: `DataTable.on_act` gets its row."""
+narrow windows only, which hide columns), `bar` (0 to 1) and `spark`. With `act`, the name of an action, it is a button:
+`DataTable.on_act` gets its row."""
 
 ROWS_ON_A_PAGE = 50
 _LONGEST_SEARCH = 300
