@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _IGNORED = shutil.ignore_patterns(
 _COPIED = ("src", "packaging", "README.md", "LICENSE", "CHANGELOG.md", "requirements.txt", "pyproject.toml")
 _COPIED_FILES = ("Dockerfile", ".dockerignore", ".gitignore", "bench/README.md")
 _REQUIRED = re.compile(r"([A-Za-z0-9._-]+)[^;]*(;.*)?")
+_EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 
 
 def pip(*arguments: str) -> None:
@@ -87,9 +89,8 @@ class CleanInstall:
         self.site = next(folder.glob("lib/python*/site-packages"))
         pip("--python", str(self.python), "install", "--no-deps", "--no-index", str(wheel))
         self.linked: set[str] = set()
-        (package,) = metadata.distributions(path=[str(self.site)], name="duralog")
-        for name in required_by(package.requires or ()):
-            self.link(name)
+        (self._package,) = metadata.distributions(path=[str(self.site)], name="duralog")
+        self.link_extra("")
 
     @property
     def python(self) -> Path:
@@ -98,6 +99,18 @@ class CleanInstall:
     @property
     def command(self) -> Path:
         return self.folder / "bin" / "duralog"
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the package and all that it needs, as pip lays it out."""
+        packages = [self._package, *map(metadata.distribution, self.linked)]
+        files = {Path(str(package.locate_file(file))) for package in packages for file in package.files or ()}
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+    def link_extra(self, extra: str) -> None:
+        """What an extra of the package brings; without a name, what the package needs by itself."""
+        for name in required_by(self._package.requires or (), extra):
+            self.link(name)
 
     def link(self, name: str) -> None:
         """A package of this environment, and what it needs."""
@@ -124,8 +137,8 @@ class CleanInstall:
         return done
 
 
-def required_by(requirements: list[str] | tuple[str, ...]) -> list[str]:
-    """Names of what is needed here: not of extras, and not of what is for other systems or older Pythons."""
+def required_by(requirements: Sequence[str], extra: str = "") -> list[str]:
+    """Names of what is needed here: not of other extras, and not of what is for other systems or older Pythons."""
     names: list[str] = []
     for text in requirements:
         match = _REQUIRED.fullmatch(text.strip())
@@ -135,6 +148,7 @@ def required_by(requirements: list[str] | tuple[str, ...]) -> list[str]:
         except metadata.PackageNotFoundError:
             assert match[2], f"{text} is declared, and not installed"
             continue
-        if "extra" not in (match[2] or ""):
+        of_extra = _EXTRA.search(match[2] or "")
+        if (of_extra[1] if of_extra else "") == extra:
             names.append(match[1].lower().replace("_", "-"))
     return names
