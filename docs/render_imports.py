@@ -22,8 +22,6 @@ BEGIN, END = "<!-- Made by render_imports.py. -->\n", "<!-- End of what render_i
 ROOT = "duralog"
 ROOMS = ("storage", "broker", "spark", "operations", "console", "cli")
 """The packages with a picture of what is in them."""
-NOT_DRAWN = ("duralog.storage", "duralog.notebook")
-"""`_repr_html_` of what is in a store imports its table when a notebook calls it."""
 
 Edges = Mapping[str, frozenset[str]]
 """By package: those that it imports."""
@@ -143,9 +141,6 @@ def package_table(graph: grimp.ImportGraph, parents: Iterable[str]) -> str:
 
 def rendered() -> dict[Path, str]:
     graph = grimp.build_graph(ROOT, include_external_packages=False, cache_dir=None)
-    for importer in graph.find_descendants(NOT_DRAWN[0]):
-        for imported in graph.find_descendants(NOT_DRAWN[1]):
-            graph.remove_import(importer=importer, imported=imported)
     pictures = {"layers": package_edges(graph, ROOT)}
     pictures |= {name: package_edges(graph, f"{ROOT}.{name}") for name in ROOMS}
     files = {

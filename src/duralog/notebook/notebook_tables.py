@@ -8,25 +8,18 @@ findings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from duralog.config.byte_sizes import size_text
 from duralog.config.plurals import plural
 from duralog.notebook.html_tables import MOST_ROWS, Block, captioned, strip_html, table_html, time_shown
-
-if TYPE_CHECKING:
-    from duralog.storage.checks.partition import PartitionReport
-    from duralog.storage.compaction.report import CompactionReport
-    from duralog.storage.log.readable_log import ReadableLog
-    from duralog.storage.log.retention import Removal
-    from duralog.storage.store import Store
+from duralog.notebook.shown import ShownCheck, ShownCompaction, ShownLog, ShownRemoval, ShownStore
 
 _PLAIN = "#4c78a8"
 _OTHER = "#9ecae9"
 _BAD = "#e45756"
 
 
-def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
+def store_html(store: ShownStore, logs: Mapping[str, Sequence[ShownLog]]) -> str:
     """`logs` are the loaded logs of each topic."""
     names = ("topic", "partitions", "policy", "offsets", "segments", "size", "newest record")
     rows = []
@@ -56,7 +49,7 @@ def store_html(store: Store, logs: Mapping[str, Sequence[ReadableLog]]) -> str:
     return captioned(f"Store {store.path}", f"{topics}, {how}{offline}", names, rows, numbers, picture=picture)
 
 
-def log_html(log: ReadableLog) -> str:
+def log_html(log: ShownLog) -> str:
     """The segments, the newest last; if there are many, the first and the last ones."""
     names = ("segment", "up to", "size", "newest record", "")
     view = log.view
@@ -96,7 +89,7 @@ def log_html(log: ReadableLog) -> str:
     )
 
 
-def compaction_html(report: CompactionReport) -> str:
+def compaction_html(report: ShownCompaction) -> str:
     names = ("", "before", "after", "gone")
     pairs = (
         ("records", report.records_before, report.records_after),
@@ -134,7 +127,7 @@ def _gone(before: int, after: int) -> str:
     return f"{(before - after) / before:.1%}" if before else "-"
 
 
-def retention_html(removals: Sequence[Removal], failures: Iterable[tuple[tuple[str, int], str]]) -> str:
+def retention_html(removals: Sequence[ShownRemoval], failures: Iterable[tuple[tuple[str, int], str]]) -> str:
     names = ("partition", "from offset", "up to", "size", "policy", "reason")
     rows = [
         [
@@ -156,13 +149,13 @@ def retention_html(removals: Sequence[Removal], failures: Iterable[tuple[tuple[s
 _CHECKED = ("partition", "segments", "batches", "records", "size", "first offset", "end offset", "findings")
 
 
-def partition_report_html(report: PartitionReport) -> str:
+def partition_report_html(report: ShownCheck) -> str:
     findings = table_html(("finding",), [[str(error)] for error in report.errors[:MOST_ROWS]]) if report.errors else ""
     verdict = "sound" if not report.error_count else plural(report.error_count, "finding")
     return captioned(report.name, verdict, _CHECKED, [_checked(report)], _CHECKED[1:]) + findings
 
 
-def verification_html(path: str, reports: Sequence[PartitionReport], errors: int) -> str:
+def verification_html(path: str, reports: Sequence[ShownCheck], errors: int) -> str:
     """Partitions with findings come first. `errors` counts all findings, including those of the directory."""
     reports = sorted(reports, key=lambda report: -report.error_count)
     if not reports:
@@ -179,12 +172,12 @@ def verification_html(path: str, reports: Sequence[PartitionReport], errors: int
     )
 
 
-def _verdict_block(report: PartitionReport) -> Block:
+def _verdict_block(report: ShownCheck) -> Block:
     found = report.error_count
     return Block(1, f"{report.name}: {plural(found, 'finding') if found else 'sound'}", _BAD if found else _PLAIN)
 
 
-def _checked(report: PartitionReport) -> list[str]:
+def _checked(report: ShownCheck) -> list[str]:
     counts = report.counts
     return [
         report.name,

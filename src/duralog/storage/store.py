@@ -30,6 +30,7 @@ from types import MappingProxyType, TracebackType
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.errors import DuralogError, StorageError, TopicExists
 from duralog.format.topic_partition import TopicPartition
+from duralog.notebook.notebook_tables import store_html
 from duralog.storage.compaction.cleaned_partitions import CleanerOwner
 from duralog.storage.compaction.cleaner import Cleaner
 from duralog.storage.compaction.report import CompactionReport, ShowCompaction
@@ -330,8 +331,6 @@ class Store:
             raise StorageError(f"{self.path}: the store is open for writing, so it always has what is there now")
 
     def _repr_html_(self) -> str:
-        from duralog.notebook.notebook_tables import store_html
-
         everywhere = self._open.everywhere()
         may_load = self.read_only and not self._open.is_closed and len(everywhere) <= _MOST_SHOWN
         logs: dict[str, list[PartitionLog]] = {}

@@ -24,6 +24,7 @@ from duralog.format.filenames import (
 )
 from duralog.format.producer_snapshot import decode_producer_snapshot
 from duralog.format.properties import decode_partition_metadata
+from duralog.notebook.notebook_tables import partition_report_html
 from duralog.storage.checks.chain import Chain, Checked, CheckedCounts, CheckedSnapshot
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.findings import Findings, Note, unreadable
@@ -61,8 +62,6 @@ class PartitionReport:
         return os.path.basename(os.path.normpath(self.folder))
 
     def _repr_html_(self) -> str:
-        from duralog.notebook.notebook_tables import partition_report_html
-
         return partition_report_html(self)
 
     def to_dict(self) -> dict[str, object]:

@@ -27,6 +27,7 @@ from duralog.format.filenames import (
     parse_partition_folder,
 )
 from duralog.format.index_entries import DEFAULT_INTERVAL_BYTES
+from duralog.notebook.notebook_tables import verification_html
 from duralog.storage.checks.chain import Advance, Chain, Checked, CheckedCounts, CheckOptions
 from duralog.storage.checks.checked_files import LOCAL_FILES, CheckedFiles
 from duralog.storage.checks.directory import DirectoryCheck
@@ -183,8 +184,6 @@ class Verification:
             self.totals.errors += self._directory.findings.count
 
     def _repr_html_(self) -> str:
-        from duralog.notebook.notebook_tables import verification_html
-
         return verification_html(str(self.path), self.reports, self.totals.errors)
 
     def _wait(self, future: Future[Checked], name: str, show: ShowVerification | None) -> Checked:

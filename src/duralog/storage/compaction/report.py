@@ -10,6 +10,7 @@ from typing import Any
 from duralog.columnar.compacting import CompactedPiece
 from duralog.config.plurals import plural
 from duralog.errors import CompactionStopped
+from duralog.notebook.notebook_tables import compaction_html
 from duralog.storage.compaction.cleanable import DirtyRange
 
 _MB = 1 << 20
@@ -144,8 +145,6 @@ class CompactionReport:
     """If there was nothing to compact: what was found, as values. The first note says the same in words."""
 
     def _repr_html_(self) -> str:
-        from duralog.notebook.notebook_tables import compaction_html
-
         return compaction_html(self)
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from duralog.errors import UnknownTopic, arrow_needed
 from duralog.format.index_entries import AbortedTransaction
 from duralog.format.record import Record
 from duralog.format.topic_partition import TopicPartition
+from duralog.notebook.notebook_tables import log_html
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.leader_epochs import LeaderEpochs
 from duralog.storage.log.reading import FetchedSlice, read_record_batches, read_records, read_slice
@@ -48,8 +49,6 @@ class ReadableLog(ABC):
         return f"<PartitionLog {self.topic}-{self.partition} from {self.start_offset} to {self.end_offset}>"
 
     def _repr_html_(self) -> str:
-        from duralog.notebook.notebook_tables import log_html
-
         return log_html(self)
 
     @property

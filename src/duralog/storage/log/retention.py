@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from duralog.config import Origin, TopicConfig
+from duralog.notebook.notebook_tables import retention_html
 
 DELETE = "delete"
 COMPACT = "compact"
@@ -178,8 +179,6 @@ class RetentionReport:
         return sum(removal.size_bytes for removal in self.removals)
 
     def _repr_html_(self) -> str:
-        from duralog.notebook.notebook_tables import retention_html
-
         return retention_html(self.removals, self.failures.items())
 
 
