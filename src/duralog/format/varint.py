@@ -24,6 +24,8 @@ _UINT64_MASK = 2**64 - 1
 
 def decode_unsigned_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """The value and the position after it. REQUIRES: `end` is not past the buffer's."""
+    if position < end and buffer[position] < 0x80:  # As most are.
+        return buffer[position], position + 1
     value, position = _decode_groups(buffer, position, end, MAX_VARINT_BYTES)
     return value & _UINT32_MASK, position
 

@@ -63,8 +63,12 @@ class Field:
     tag: int | None = None
     nullable: bool = False
     default: Any = REQUIRED
+    element: Field | None = None
+    """Of an array. It is made here, since a reader needs it for each array."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.type, ArrayOf):
+            object.__setattr__(self, "element", Field(self.name, self.type.element))
         assert not isinstance(self.type, str) or self.type in _SCALARS, self.type
         assert self.tag is None or self.default is not REQUIRED, f"the tagged field {self.name} needs a default"
 
@@ -169,16 +173,16 @@ class _Reader:
             values[UNKNOWN_TAGS] = unknown
 
     def _value(self, field: Field) -> Any:
+        if isinstance(field.type, str):
+            return self._scalar(field, field.type)
         if isinstance(field.type, Struct):
             return self.struct(field.type.fields) if self._struct_is_there(field) else None
-        if isinstance(field.type, ArrayOf):
-            count = self._length(field, "array")
-            if count is None:
-                return None
-            self._count_elements(field, count)
-            element = Field(field.name, field.type.element)
-            return [self._value(element) for _ in range(count)]
-        return self._scalar(field, field.type)
+        count = self._length(field, "array")
+        if count is None:
+            return None
+        self._count_elements(field, count)
+        assert field.element is not None
+        return [self._value(field.element) for _ in range(count)]
 
     def _scalar(self, field: Field, name: str) -> Any:
         number = _NUMBERS.get(name)
@@ -297,9 +301,9 @@ class _Writer:
                 self.struct(field.type.fields, value)
         elif isinstance(field.type, ArrayOf):
             self._length(None if value is None else len(value), "array")
-            element = Field(field.name, field.type.element)
+            assert field.element is not None
             for item in value or ():
-                self._value(element, item)
+                self._value(field.element, item)
         else:
             self._scalar(field, field.type, value)
 

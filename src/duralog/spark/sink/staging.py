@@ -284,5 +284,6 @@ def sweep_rubbish(files: FileSystem, directory: str, *, now_ms: int, kept: Colle
 def _staged(files: FileSystem, directory: str) -> list[tuple[str, StagedFileName]]:
     if not files.exists(directory):
         return []
-    found = ((entry.name, parse_staged_file(entry.name)) for entry in files.list(directory) if not entry.is_folder)
+    # Names only: a directory with many partitions has as many entries.
+    found = ((name, parse_staged_file(name)) for name in files.list_names(directory))
     return [(name, staged) for name, staged in found if staged is not None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from duralog.config import TopicConfig
 from duralog.errors import InvalidRecord
-from duralog.format.filenames import parse_partition_folder, parse_segment_file, topic_name_fault
+from duralog.format.filenames import META_PROPERTIES, parse_partition_folder, parse_segment_file, topic_name_fault
 from duralog.format.internal.internal_topics import INTERNAL_TOPICS
 from duralog.spark.option_text import refused
 from duralog.spark.sink.write_options import MOST_PARTITIONS, WriteOptions
@@ -62,7 +62,8 @@ def store_targets(options: WriteOptions, file_system: FileSystem | None = None) 
     if not files.exists(options.path):
         return WriteTargets({}, new)
     _refuse_a_log(files, options.path)
-    if not LogDirectory(files, options.path).has_logs():
+    # Most directories have this file, and their folders need not be listed to know what they are.
+    if not files.exists(f"{options.path}/{META_PROPERTIES}") and not LogDirectory(files, options.path).has_logs():
         return WriteTargets({}, new)
     with Store(options.path, config=broker, read_only=True, file_system=files) as store:
         known = {

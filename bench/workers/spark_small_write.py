@@ -1,7 +1,7 @@
-"""The commit of a small write of Spark, without Spark: DIRECTORY PARTITIONS PASSES.
+"""A small write of Spark, without Spark: DIRECTORY PARTITIONS PASSES.
 
-Ten rows, one for each of ten partitions, are staged as a task does it, and that is not timed. The commit is the
-driver's part: it locks and opens the directory, appends, syncs, and closes it cleanly.
+All that duralog does in a `save()` of ten rows, one for each of ten partitions. The driver looks up the topic, a task
+stages the rows, and the driver commits them: it locks and opens the directory, appends, syncs, and closes it cleanly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from bench.store_data import TOPIC
 from bench.workers.process_tree import Stopwatch
-from duralog.spark.sink.commit import commit
+from duralog.spark.sink.commit import check_free, commit
 from duralog.spark.sink.staging import WriteTask
 from duralog.spark.sink.staging_task import stage_rows
 from duralog.spark.sink.write_options import WriteOptions
@@ -30,8 +30,9 @@ def main(directory: str, partitions: int, passes: int) -> None:
     rows = pa.record_batch({"partition": pa.array(range(ROWS), pa.int32()), "value": ["a value"] * ROWS})
     for _ in range(1 + passes):
         writer = uuid4().hex
-        staged = stage_rows([rows], store_targets(options), options, WriteTask(writer, 0, 0))
         with Stopwatch() as watch:
+            check_free(directory)
+            staged = stage_rows([rows], store_targets(options), options, WriteTask(writer, 0, 0))
             watch.amount = commit([staged], options, writer=writer).records
 
 
