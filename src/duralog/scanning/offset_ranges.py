@@ -11,7 +11,7 @@ uses the nearest existing offset.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -76,10 +76,11 @@ def select_partitions(
     topics: Iterable[str] | None = None,
     pattern: str | None = None,
     assigned: Mapping[str, Iterable[int]] | None = None,
+    unless_named: Collection[str] = INTERNAL_TOPICS,
 ) -> list[TopicPartition]:
     """The partitions of these topics, of topics whose whole name matches the pattern, or the assigned ones; sorted.
 
-    Kafka's internal topics must be named: no pattern matches them.
+    No pattern matches topics that must be named, such as Kafka's internal ones.
     """
     if (topics is not None) + (pattern is not None) + (assigned is not None) != 1:
         raise ValueError("one of topics, pattern and assigned")
@@ -94,7 +95,7 @@ def select_partitions(
             compiled = re.compile(pattern)
         except re.error as error:
             raise InvalidConfig(f"{pattern!r} is not a regular expression: {error}") from None
-        topics = [topic for topic in store.topics() if compiled.fullmatch(topic) and topic not in INTERNAL_TOPICS]
+        topics = [topic for topic in store.topics() if compiled.fullmatch(topic) and topic not in unless_named]
     assert topics is not None
     return sorted({TopicPartition(topic, number) for topic in topics for number in _partitions(store, topic)})
 

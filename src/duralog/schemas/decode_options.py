@@ -27,7 +27,7 @@ from duralog.columnar.schema import HEADERS, KEY, VALUE
 from duralog.errors import SchemaError, UnknownTopic
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.payload_decoder import LaterSchemas
-from duralog.schemas.payload_planning import AUTO, BINARY, PayloadRequest, Sample, plan_typed_columns
+from duralog.schemas.payload_planning import AUTO, BINARY, NoPayloads, PayloadRequest, Sample, plan_typed_columns
 from duralog.schemas.registered_schema import RegisteredSchema
 from duralog.schemas.registry import RegistrySettings, fetch_catalogue
 from duralog.schemas.schema_files import read_schema_file
@@ -195,7 +195,7 @@ def _sample(records: ReadRecords, topic: str) -> Sample:
         if count >= _SAMPLED_ROWS:
             break
     if not found:
-        raise SchemaError(f"topic {topic} has no records: name the format and the schema, with its framing")
+        raise NoPayloads(f"topic {topic} has no records")
     table = pa.Table.from_batches(found).slice(0, _SAMPLED_ROWS).combine_chunks()
     return Sample(*(table.column(name).combine_chunks() for name in (KEY, VALUE, HEADERS)))
 

@@ -6,6 +6,8 @@
 Nothing is guessed. What the user does not say is found out from a sample, and only if it is certain; what was found is
 in `findings`. A schema whose framing is not given is tried on the sample with schema ids and without: the way that
 decodes more payloads is taken, and it is an error if neither decodes one.
+
+A topic without payloads shows nothing. Among others it is decoded like them; else its registered schema says it all.
 """
 
 from __future__ import annotations
@@ -55,6 +57,10 @@ class PayloadRequest:
         return self.format != BINARY
 
 
+class NoPayloads(SchemaError):
+    """There is nothing to find a format out from."""
+
+
 class Sample(NamedTuple):
     """Some records of a topic."""
 
@@ -87,6 +93,9 @@ def plan_typed_columns(
     findings: list[str] = []
     known: list[SchemaCatalogue] = []
 
+    if not topics:
+        raise NoPayloads("there is no topic to read, so the types of keys and values are not known")
+
     def schemas() -> SchemaCatalogue:
         if not known:
             known.append(catalogue())
@@ -97,10 +106,23 @@ def plan_typed_columns(
         if asked is None or not asked.is_typed:
             continue
         planned: list[tuple[str, DecoderPlan]] = []
+        empty: list[_Planning] = []
         for topic in topics:
-            plan, finding = _Planning(topic, part, asked, sample, schemas).plan()
+            planning = _Planning(topic, part, asked, sample, schemas)
+            try:
+                plan, finding = planning.plan()
+            except NoPayloads:
+                empty.append(planning)
+                continue
             findings.append(f"{topic}: {part}s are {finding}")
             planned.append((topic, plan))
+        for planning in empty:
+            if planned:
+                findings.append(f"{planning.topic}: there are no {part}s: they would be as those of {planned[0][0]}")
+                continue
+            plan, finding = planning.registered()
+            findings.append(f"{planning.topic}: there are no {part}s: they would be {finding}")
+            planned.append((planning.topic, plan))
         decoders.append((part, _one_decoder(part, planned, asked, later)))
     return TypedColumns(tuple(decoders), tuple(findings), mode)
 
@@ -135,6 +157,35 @@ class _Planning:
             plan = replace(plan, reader=reader, writer=writer)
             finding = f"{format_}, framing {framing}; columns of {reader.name}"
         return replace(plan, columns=self.asked.columns, message=self.asked.message or plan.message), finding
+
+    def registered(self) -> tuple[DecoderPlan, str]:
+        """How they will be decoded, as far as that is known without a payload: by the named or the registered schema.
+
+        A registered schema is that of ids; a file says nothing of them.
+        """
+        format_, part = self._format(), self.part
+        nothing = f"topic {self.topic} has no {part}s to detect the format from"
+        where = f"{part}.framing, where their schema ids are: {', '.join(Framing)}"
+        subject = f"{self.topic}-{part}"
+        reader, writer = self._schemas(format_, None)
+        if reader is None:
+            try:
+                reader = _latest(subject, self.catalogue())
+            except SchemaError:
+                raise NoPayloads(
+                    f"{nothing}, and there is no schema of subject {subject!r}: give {part}.schema (a file, text, id or"
+                    f" subject) and {where}"
+                ) from None
+        if reader.id is None:
+            raise NoPayloads(f"{nothing}: give {where}")
+        if format_ is not None and format_ is not FORMATS[reader.type] and format_ is not Format.DEBEZIUM:
+            raise SchemaError(f"{nothing}, and {reader.name} is {FORMATS[reader.type]}, not {format_}")
+        framing = Framing.CONFLUENT
+        plan = DecoderPlan(
+            format=FORMATS[reader.type], framing=framing, part=part, catalogue=self.catalogue(), reader=reader
+        )
+        plan = replace(plan, writer=writer, columns=self.asked.columns, message=self.asked.message)
+        return plan, f"{plan.format}, framing {framing}; columns of {reader.name}"
 
     def _format(self) -> Format | None:
         if self.asked.format == AUTO:
@@ -178,6 +229,8 @@ class _Planning:
     ) -> tuple[DecoderPlan, str]:
         """By a sample."""
         rows = self.sample(self.topic)
+        if rows.of(self.part).null_count == len(rows.of(self.part)):
+            raise NoPayloads(f"topic {self.topic} has no {self.part}s")
         found = detect_format(
             rows.of(self.part),
             self.catalogue(),

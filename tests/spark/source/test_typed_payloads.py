@@ -210,6 +210,34 @@ def test_wrong_options(spark: SparkSession, path: Path, options: dict[str, str],
     assert words in str(refused.value)
 
 
+def test_empty_topics_and_that_of_the_schemas(spark: SparkSession, tmp_path: Path) -> None:
+    """An empty topic has the type of the others, or of its registered schema; a stream may start there."""
+    with duralog.open(tmp_path) as store:
+        for topic in ("_schemas", "full", "empty"):
+            store.create_topic(topic, 1)
+        store.partition("_schemas", 0).append(
+            [schema_record("full-value", 1, 3, FIRST), schema_record("empty-value", 1, 3, FIRST)]
+        )
+        store.partition("full", 0).append([duralog.Record(value=avro(FIRST, {"id": 7}, 3))])
+        for chosen in ({"subscribe": "full,empty"}, {"subscribePattern": ".*"}, {}):
+            frame = spark.read.format("duralog").options(**{"value.format": "auto"}, **chosen).load(str(tmp_path))
+            assert [row.value.id for row in frame.collect()] == [7], chosen
+        assert load(spark, tmp_path, "empty", value_format="auto").count() == 0
+        frame = (
+            spark.readStream.format("duralog")
+            .options(subscribe="empty", startingOffsets="earliest", **{"value.format": "avro"})
+            .load(str(tmp_path))
+        )
+        query = frame.writeStream.format("memory").queryName("from_nothing").start()
+        try:
+            query.processAllAvailable()
+            store.partition("empty", 0).append([duralog.Record(value=avro(FIRST, {"id": 8}, 3))])
+            query.processAllAvailable()
+            assert spark.sql("select value.id from from_nothing").collect() == [(8,)]
+        finally:
+            query.stop()
+
+
 def test_a_stream_while_the_schema_changes(spark: SparkSession, tmp_path: Path) -> None:
     newer = {**FIRST, "fields": [*FIRST["fields"], {"name": "note", "type": "string"}]}
     with duralog.open(tmp_path) as store:

@@ -256,7 +256,7 @@ def _summary(decoder: TopicDecoder) -> str:
 
 def _has_no(part: str, sentence: str) -> bool:
     """Whether the format is unknown only because there are no records yet."""
-    return f"the sample has no {part}s" in sentence or "has no records" in sentence
+    return f"has no {part}s to detect the format from" in sentence
 
 
 def _is_cut(record: ShownRecord) -> bool:

@@ -35,6 +35,7 @@ from duralog.columnar.schema import OFFSET, record_schema
 from duralog.columnar.tables import to_pandas
 from duralog.config.times import parse_time
 from duralog.filters.parsing import parse
+from duralog.format.topic_partition import TopicPartition
 from duralog.notebook.html_tables import captioned
 from duralog.scanning.cluster.cluster import open_cluster
 from duralog.scanning.cluster.directories import Paths, is_of_cluster
@@ -42,7 +43,7 @@ from duralog.scanning.cluster.healing import read_through_damage
 from duralog.scanning.cluster.sources import ClusterPlan, HealedRange, plan_cluster
 from duralog.scanning.counting import count_records
 from duralog.scanning.locations import open_store
-from duralog.scanning.offset_ranges import resolve
+from duralog.scanning.offset_ranges import TopicSource, resolve
 from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
@@ -92,7 +93,8 @@ def scan(  # Public: its keyword arguments are the interface.
     """The records of topics as a table that is read when it is used, on threads; the log may be in use.
 
     `path` is a log directory or a URL (`s3://bucket/folder`, with `storage_options`). Without `topic` or `topics`, all
-    but Kafka's internal ones are read; `partition` picks one number of each. `columns` come in the order of the schema.
+    but Kafka's internal ones are read, and with `decode` all but that of the schemas, too; `partition` picks one number
+    of each. `columns` come in the order of the schema.
 
     A list of directories, a glob (`backup/broker-*/data*`) or a JSON manifest is a cluster: every partition is read
     from the copy that consumers were served, up to the high watermark, or with `to_end` to the end of the log. What is
@@ -174,12 +176,14 @@ class Scan:
         condition = None if wanted.where is None else parse(wanted.where)
         if wanted.decode is None:
             record_schema(wanted.columns)
+        self._topics: tuple[str, ...] = ()
+        """Those that were chosen by the latest plan."""
         self._planned: Plan | ClusterPlan | None = self._plan()
         self._typed: TypedColumns | None = None
         if wanted.decode is not None:
             self._typed = plan_decoding(
                 wanted.decode,
-                self._topics(self._planned),
+                self._topics,
                 partial(_records_of, wanted),
                 wanted.columns,
                 later=partial(_schemas_of, replace(wanted, on_healed=_log_healed)),
@@ -197,7 +201,7 @@ class Scan:
             with open_cluster(wanted.path, wanted.storage_options) as cluster:
                 for problem in cluster.problems:
                     _logger.warning("%s", problem)
-                chosen = partitions_by_topic(cluster, wanted.topics, wanted.partition)
+                chosen = self._chosen(cluster)
                 return plan_cluster(
                     cluster,
                     list(chain.from_iterable(chosen.values())),
@@ -208,18 +212,21 @@ class Scan:
                 )
         assert isinstance(wanted.path, str | os.PathLike)
         with open_store(os.fspath(wanted.path), wanted.storage_options) as store:
-            chosen = partitions_by_topic(store, wanted.topics, wanted.partition)
+            chosen = self._chosen(store)
             ranges = resolve(store, list(chain.from_iterable(chosen.values())), isolation=wanted.isolation)
             return plan(store, ranges, isolation=wanted.isolation, max_slice_bytes=_SLICE_BYTES, times=wanted.times)
+
+    def _chosen(self, store: TopicSource) -> dict[str, list[TopicPartition]]:
+        wanted = self._wanted
+        schemas_topic = None if wanted.decode is None else wanted.decode.schemas_topic
+        found = partitions_by_topic(store, wanted.topics, wanted.partition, schemas_topic=schemas_topic)
+        self._topics = tuple(found)
+        return found
 
     def _take_plan(self) -> Plan | ClusterPlan:
         """The plan of the call for the first use, a new one for each later use."""
         planned, self._planned = self._planned, None
         return self._plan() if planned is None else planned
-
-    def _topics(self, planned: Plan | ClusterPlan) -> list[str]:
-        found = self._wanted.topics
-        return sorted({each.topic for task in planned.tasks for each in task}) if found is None else list(found)
 
     def _schema(self, columns: Sequence[str] | None) -> pa.Schema:
         if self._typed is None:

@@ -228,7 +228,7 @@ def export(  # Public: its keyword arguments are the interface.
     with ExitStack() as stack:
         logs = stack.enter_context(LogSet.of(path, storage_options).open())
         runs = []
-        for topic, partitions in partitions_by_topic(logs, topics).items():
+        for topic, partitions in partitions_by_topic(logs, topics, schemas_topic=request.schemas_topic).items():
             folder = LakeTarget.of(target, options).child(topic)
             spec = TableSpec(
                 job=_JOB,

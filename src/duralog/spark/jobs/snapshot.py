@@ -200,7 +200,7 @@ def snapshot(  # Public: its keyword arguments are the interface.
     options, catalog = split_options(target_options)
     with ExitStack() as stack:
         logs = stack.enter_context(LogSet.of(path, storage_options).open(config))
-        chosen = partitions_by_topic(logs, topics)
+        chosen = partitions_by_topic(logs, topics, schemas_topic=request.rows.schemas_topic)
         for topic in request.as_of_offsets:
             if topic not in chosen:
                 raise InvalidConfig(f"there are offsets for topic {topic}, of which no snapshot is taken")

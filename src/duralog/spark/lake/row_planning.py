@@ -101,6 +101,11 @@ class RowRequest:
             date=made is Unwrap.HISTORY,
         )
 
+    @property
+    def schemas_topic(self) -> str | None:
+        """The topic of the schemas that payloads are decoded with; None if they are not decoded."""
+        return None if self.decode is None else self.decode.schemas_topic
+
     def name(self, column: str) -> str:
         """What the table calls a column of records."""
         return column if self.unwrap is None else f"{PREFIX}{column}"

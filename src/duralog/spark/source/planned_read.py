@@ -22,6 +22,7 @@ from duralog.scanning.logs import AnyPlan, Logs
 from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, select_partitions
 from duralog.scanning.slices import DataLoss
 from duralog.scanning.time_range import ANY_TIME, TimeRange
+from duralog.scanning.topic_choice import unless_named
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.source.frame_snapshot import FrameSnapshot
 from duralog.spark.source.read_options import ReadOptions
@@ -113,7 +114,8 @@ def chosen_partitions(logs: Logs, options: ReadOptions, *, may_be_gone: bool = F
         return select_partitions(logs, assigned=assigned)
     if selection.topics is not None:
         return select_partitions(logs, topics=[name for name in selection.topics if there is None or name in there])
-    found = select_partitions(logs, pattern=selection.pattern or ".*")
+    schemas_topic = None if options.decode is None else options.decode.schemas_topic
+    found = select_partitions(logs, pattern=selection.pattern or ".*", unless_named=unless_named(schemas_topic))
     if selection.pattern is None and not found and not may_be_gone:
         raise UnknownTopic(f"{options.path}: there are no topics: no folder is a partition, TOPIC-NUMBER")
     return found

@@ -91,6 +91,97 @@ def test_nothing_is_guessed(path: Path) -> None:
     assert duralog.scan(path, topic="texts", decode="binary").schema.field("value").type == "binary"
 
 
+def _log(path: Path, topics: dict[str, list[bytes | None]], *schemas: duralog.Record) -> Path:
+    with duralog.open(path) as store:
+        for topic, values in topics.items():
+            store.create_topic(topic, 1)
+            store.partition(topic, 0).append([duralog.Record(value=value) for value in values])
+        if schemas:
+            store.create_topic("_schemas", 1)
+            store.partition("_schemas", 0).append(list(schemas))
+    return path
+
+
+def test_all_topics_are_all_but_that_of_the_schemas(tmp_path: Path) -> None:
+    found = _log(tmp_path, {"a": [avro(FIRST, {"id": 7}, 3)]}, schema_record("a-value", 1, 3, FIRST))
+    assert duralog.scan(found, decode="auto").to_arrow().column("value").to_pylist() == [{"id": 7}]
+    # Without decoding it is a topic as others are, and with it, too, if it is named.
+    assert duralog.scan(found).count() == 2
+    named = duralog.scan(found, topics=["_schemas"], decode="auto").to_arrow().column("value").to_pylist()
+    assert named[0]["subject"] == "a-value"
+    other = _log(tmp_path / "other", {"_own": [b"{}"], "a": [b"a text"]})
+    options = {"value.format": "auto", "schema.registry.topic": "_own"}
+    assert duralog.scan(other, decode=options).to_arrow().column("topic").to_pylist() == ["a"]
+    only = _log(tmp_path / "only", {}, schema_record("a-value", 1, 3, FIRST))
+    with pytest.raises(duralog.errors.DuralogError, match="or only Kafka's own and that of the schemas, _schemas"):
+        duralog.scan(only, decode="auto")
+
+
+@pytest.mark.parametrize("format_", ["auto", "avro"])
+def test_an_empty_topic_has_the_types_of_the_others(tmp_path: Path, format_: str) -> None:
+    schema = schema_record("full-value", 1, 3, FIRST)
+    path = _log(tmp_path, {"empty": [], "full": [avro(FIRST, {"id": 7}, 3)], "gone": [None]}, schema)
+    found = duralog.scan(path, decode=format_)
+    assert "empty: there are no values: they would be as those of full" in found.explain()
+    assert found.to_arrow().column("value").to_pylist() == [{"id": 7}, None]
+
+
+def test_an_empty_topic_has_the_type_of_its_registered_schema(tmp_path: Path) -> None:
+    path = _log(tmp_path, {"empty": [], "gone": [None]}, schema_record("empty-value", 1, 3, SECOND))
+    planned = duralog.scan(path, topic="empty", decode="auto")
+    assert planned.schema.field("value").type.field("id").type == "int64"
+    assert (
+        "empty: there are no values: they would be avro, framing confluent; columns of schema id 3" in planned.explain()
+    )
+    assert planned.to_arrow().num_rows == 0
+    # What comes later is read by it.
+    with duralog.open(path) as store:
+        store.partition("empty", 0).append([duralog.Record(value=avro(SECOND, ROW, 3))])
+    assert planned.to_arrow().column("value").to_pylist() == [ROW]
+    # Another topic has none of its own.
+    both = duralog.scan(path, topics=["gone"], decode={"value.format": "avro", "value.schema": "empty-value"})
+    assert both.to_arrow().column("value").to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"value.format": "auto"},
+            r"topic empty has no values .* subject 'empty-value': give value\.schema .*framing",
+        ),
+        ({"value.format": "json"}, r"give value\.schema .* and value\.framing, where their schema ids are: confluent"),
+        (
+            {"value.format": "avro", "value.schema": json.dumps(FIRST)},
+            r"to detect the format from: give value\.framing",
+        ),
+        ({"value.format": "json", "value.schema": "other"}, r"schema id 5 is avro, not json"),
+        ({"key.format": "auto"}, r"topic empty has no keys .* give key\.schema"),
+    ],
+)
+def test_an_empty_topic_of_which_nothing_is_known(tmp_path: Path, options: dict[str, str], words: str) -> None:
+    path = _log(tmp_path, {"empty": []}, schema_record("other", 1, 5, FIRST))
+    with pytest.raises(SchemaError, match=words):
+        duralog.scan(path, topic="empty", decode=options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"value.format": "avro", "value.schema": json.dumps(FIRST), "value.framing": "none"},
+        {
+            "value.format": "json",
+            "value.schema": '{"properties": {"id": {"type": "integer"}}}',
+            "value.framing": "none",
+        },
+        {"value.format": "string"},
+    ],
+)
+def test_an_empty_topic_of_which_the_user_says_all(tmp_path: Path, options: dict[str, str]) -> None:
+    found = duralog.scan(_log(tmp_path, {"empty": []}), decode=options)
+    assert found.to_arrow().num_rows == 0
+
+
 def test_the_plan_is_a_value(path: Path) -> None:
     planned = duralog.scan(path, topic="orders", decode="auto")._typed
     assert planned is not None
@@ -142,7 +233,7 @@ def test_where_the_ids_are(path: Path, tmp_path: Path, topic: str, options: dict
         ("plain", {"value.framing": "confluent"}, "nothing is decoded without value.format"),
         ("plain", {"schema.registry.url": "http://x"}, "nothing is decoded without value.format"),
         ("orders", {"value.format": "protobuf", "value.schema": "id:4"}, "is of type AVRO"),
-        ("nothing", {"value.format": "auto"}, "has no records"),
+        ("nothing", {"value.format": "auto"}, "has no values"),
         ("foreign", {"value.format": "auto", "schema.files": "99:order.avsc"}, "expected ID=FILE or GUID=FILE"),
         ("foreign", {"value.format": "auto", "schema.files": "99=missing.avsc"}, "missing.avsc: No such file"),
     ],
