@@ -12,8 +12,9 @@ from tests.packaging.clean_install import CleanInstall
 LAKE_TABLE = """
 import pyarrow
 from duralog.errors import DuralogError
+from duralog.spark.lake.opened_table import open_table
 from duralog.spark.lake.table_state import TableFormat
-from duralog.spark.lake.tables import TableSpec, open_table
+from duralog.spark.lake.tables import TableSpec
 from duralog.spark.lake.targets import LakeTarget
 target = LakeTarget.of({path!r})
 spec = TableSpec(job="export", topic="t", target=target, schema=pyarrow.schema([]), partition_column="p")

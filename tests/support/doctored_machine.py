@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from duralog.cli.doctor.kernels import KernelFacts
+from duralog.cli.doctor.compiled_kernels import KernelFacts
 from duralog.cli.doctor.machine import Python, Space
 
 ROOM = Space(100 << 30, 60 << 30, 6_000_000, 5_900_000)

@@ -68,6 +68,7 @@ class DecodedRecords:
     ) -> pa.RecordBatch:
         """The records as an Arrow record batch, or only the named columns of it, in the schema's order."""
         # Not at the top: loading pyarrow takes longer than reading many files, and not every reader uses Arrow.
+        # That module imports this one: a cycle, so that records have the method.
         with arrow_needed():
             from duralog.columnar.arrow_records import to_record_batch
 

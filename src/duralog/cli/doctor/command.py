@@ -55,7 +55,7 @@ def doctor(
         from duralog.cli.doctor.machine import ThisMachine
 
         if compile_kernels:
-            from duralog.cli.doctor.kernels import compile_all
+            from duralog.cli.doctor.compiled_kernels import compile_all
 
             compile_all(lambda name: None if quiet else say(f"compiling {name}"))
         output = standard_output(as_json=as_json, quiet=quiet)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import NamedTuple, Protocol
 
-from duralog.cli.doctor.kernels import KernelFacts, kernel_facts
+from duralog.cli.doctor.compiled_kernels import KernelFacts, kernel_facts
 from duralog.operations.lock_holder import lock_holder
 
 LARGEST_READ_BYTES = 1 << 20

@@ -48,12 +48,13 @@ from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
 from duralog.scanning.tables.read_ahead import read_ahead
+from duralog.scanning.tables.scan_frames import duckdb_table, polars_frame
 from duralog.scanning.tables.wanted_rows import WantedRows
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.decode_options import Decode, plan_decoding, read_catalogue, split_columns
-from duralog.schemas.typed_columns import LeftOutFields, TypedColumns
+from duralog.schemas.typed_columns import LeftOut, TypedColumns
 from duralog.storage.disk.background import wall_clock_ms
 from duralog.storage.log.isolation import Isolation
 
@@ -247,7 +248,7 @@ class Scan:
 
     def _read(self, schema: pa.Schema) -> pa.RecordBatchReader:
         planned = self._take_plan()
-        left_out = LeftOutFields()
+        left_out = LeftOut()
         if isinstance(planned, ClusterPlan):
             batches = self._read_cluster(planned, schema, left_out)
         else:
@@ -257,16 +258,14 @@ class Scan:
             batches = read_ahead(planned.tasks, read, self._wanted.threads, _memory_of)
         return pa.RecordBatchReader.from_batches(schema, self._logging(batches, left_out))
 
-    def _logging(self, batches: Iterator[pa.RecordBatch], left_out: LeftOutFields) -> Iterator[pa.RecordBatch]:
+    def _logging(self, batches: Iterator[pa.RecordBatch], left_out: LeftOut) -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
         finally:
             # Also if the stream is dropped before its end.
             left_out.log(self._wanted.path)
 
-    def _read_cluster(
-        self, planned: ClusterPlan, schema: pa.Schema, left_out: LeftOutFields
-    ) -> Iterator[pa.RecordBatch]:
+    def _read_cluster(self, planned: ClusterPlan, schema: pa.Schema, left_out: LeftOut) -> Iterator[pa.RecordBatch]:
         # Tasks add to it, and the reader of the stream takes from it: both are atomic.
         healed: deque[HealedRange] = deque(planned.healed)
 
@@ -284,7 +283,7 @@ class Scan:
     def _batches(
         self,
         schema: pa.Schema,
-        left_out: LeftOutFields,
+        left_out: LeftOut,
         read: Callable[[Sequence[Slice], Sequence[str]], Iterator[pa.RecordBatch]],
         slices: Sequence[Slice],
     ) -> Iterator[pa.RecordBatch]:
@@ -311,15 +310,11 @@ class Scan:
 
     def to_polars(self) -> pl.LazyFrame:
         """A lazy frame. Columns that the query does not use are not decoded, and a limit stops reading."""
-        from duralog.scanning.tables.scan_frames import polars_frame
-
-        return polars_frame(self)
+        return polars_frame(self.schema, self.to_arrow_batch_reader)
 
     def to_duckdb(self, name: str, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyConnection:
         """Make it a table of this name in the connection, or in a new one in memory, and return the connection."""
-        from duralog.scanning.tables.scan_frames import duckdb_table
-
-        return duckdb_table(self, name, connection)
+        return duckdb_table(self.to_arrow_batch_reader, name, connection)
 
     def count(self) -> int:
         """The number of records: from the headers of batches, if there are no times, conditions or several copies."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
 
-    from duralog.scanning.tables.scan import Scan
+ReadColumns = Callable[[Iterable[str] | None], pa.RecordBatchReader]
+"""The records of a scan, read from the start: these columns of them, or all."""
 
 
-def polars_frame(scan: Scan) -> pl.LazyFrame:
+def polars_frame(schema: pa.Schema, read_columns: ReadColumns) -> pl.LazyFrame:
     """Polars asks for the columns that the query uses, and for no more batches when it has enough rows."""
     try:
         import polars as pl
@@ -31,7 +32,7 @@ def polars_frame(scan: Scan) -> pl.LazyFrame:
         left = n_rows
         if left == 0:
             return
-        for batch in _reader(scan, with_columns):
+        for batch in _reader(read_columns, with_columns):
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
             if with_columns is not None:
@@ -47,13 +48,13 @@ def polars_frame(scan: Scan) -> pl.LazyFrame:
             if left == 0:
                 return
 
-    empty = pl.from_arrow(taken_by_others(scan.schema).empty_table())
+    empty = pl.from_arrow(taken_by_others(schema).empty_table())
     assert isinstance(empty, pl.DataFrame)
     return register_io_source(read, schema=empty.schema)
 
 
 def duckdb_table(
-    scan: Scan, name: str, connection: duckdb.DuckDBPyConnection | None = None
+    read_columns: ReadColumns, name: str, connection: duckdb.DuckDBPyConnection | None = None
 ) -> duckdb.DuckDBPyConnection:
     """Registered as an object that creates a new stream for each query: a stream would be empty the second time."""
     try:
@@ -61,23 +62,23 @@ def duckdb_table(
     except ImportError:
         raise DuralogError("to_duckdb needs duckdb, which is not installed: pip install duckdb") from None
     found = duckdb.connect() if connection is None else connection
-    found.register(name, _Stream(scan))
+    found.register(name, _Stream(read_columns))
     return found
 
 
 class _Stream:
     """Creates a new Arrow stream for each use."""
 
-    def __init__(self, scan: Scan) -> None:
-        self._scan = scan
+    def __init__(self, read_columns: ReadColumns) -> None:
+        self._read_columns = read_columns
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return _reader(self._scan, None).__arrow_c_stream__(requested_schema)
+        return _reader(self._read_columns, None).__arrow_c_stream__(requested_schema)
 
 
-def _reader(scan: Scan, columns: Iterable[str] | None) -> pa.RecordBatchReader:
+def _reader(read_columns: ReadColumns, columns: Iterable[str] | None) -> pa.RecordBatchReader:
     """The records, with types that other libraries have."""
-    reader = scan.to_arrow_batch_reader(columns)
+    reader = read_columns(columns)
     schema = taken_by_others(reader.schema)
     if schema == reader.schema:
         return reader

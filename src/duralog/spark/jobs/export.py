@@ -62,6 +62,7 @@ from duralog.spark.lake.change_rows import Unwrap
 from duralog.spark.lake.columns import DATE, by_day, table_schema
 from duralog.spark.lake.log_ends import DETAIL, check_ends, remember_ends
 from duralog.spark.lake.made_from import MadeFrom
+from duralog.spark.lake.opened_table import open_table
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile, ParquetFiles
 from duralog.spark.lake.row_planning import PlannedRows, RowRequest, plan_rows
 from duralog.spark.lake.table_rows import TableRows
@@ -71,7 +72,6 @@ from duralog.spark.lake.tables import (
     TableRefused,
     TableSpec,
     check_apart,
-    open_table,
     split_options,
 )
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget

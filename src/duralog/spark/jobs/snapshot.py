@@ -64,10 +64,11 @@ from duralog.spark.jobs.snapshots.task import snapshot_partition
 from duralog.spark.lake.change_rows import Unwrap
 from duralog.spark.lake.columns import table_schema
 from duralog.spark.lake.log_ends import DETAIL
+from duralog.spark.lake.opened_table import open_table
 from duralog.spark.lake.parquet_table import ParquetVersions
 from duralog.spark.lake.row_planning import PlannedRows, RowRequest
 from duralog.spark.lake.table_state import TableFormat, TableState
-from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, open_table, split_options
+from duralog.spark.lake.tables import LakeTable, TableSpec, check_apart, split_options
 from duralog.spark.lake.targets import PART_SUFFIX, LakeTarget
 from duralog.spark.lake.writing_right import only_writer
 from duralog.storage.disk.background import wall_clock_ms

@@ -11,7 +11,6 @@ with the state that holds from then on, all or nothing where the format allows i
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ from duralog.spark.lake.columns import without
 from duralog.spark.lake.evolution import Evolution, SchemaConflict
 from duralog.spark.lake.parquet_files import EXTENSION, DataFile
 from duralog.spark.lake.stored_schema import stored_schema
-from duralog.spark.lake.table_state import TableFormat, TableState, read_state, write_state
+from duralog.spark.lake.table_state import TableState, read_state, write_state
 from duralog.spark.lake.targets import LakeTarget
 
 _CATALOG = "catalog."
@@ -176,25 +175,6 @@ class LakeTable(ABC):
         return read_state(self.spec.target, self.spec.state_name)
 
 
-def open_table(table_format: TableFormat, spec: TableSpec) -> LakeTable:
-    found = _format_of(spec.target)
-    if found is not None and found is not table_format:
-        raise TableRefused(f"{spec.where}: expected a table of format {table_format}, found one of format {found}")
-    if table_format is TableFormat.DELTA:
-        _require("deltalake")
-        from duralog.spark.lake.delta_table import DeltaLakeTable
-
-        return DeltaLakeTable(spec)
-    if table_format is TableFormat.ICEBERG:
-        _require("pyiceberg")
-        from duralog.spark.lake.iceberg_table import IcebergTable
-
-        return IcebergTable(spec)
-    from duralog.spark.lake.parquet_table import ParquetTable, ParquetVersions
-
-    return ParquetVersions(spec) if spec.is_replaced else ParquetTable(spec)
-
-
 def split_options(target_options: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
     """The options of the target's file system, and those of an Iceberg catalog, `catalog.*`, without that prefix."""
     given = target_options or {}
@@ -209,16 +189,3 @@ def first_line(error: Exception) -> str:
 
 def _is_data(path: str) -> bool:
     return path.endswith(EXTENSION) and not path.rpartition("/")[2].startswith((".", "_"))
-
-
-def _format_of(target: LakeTarget) -> TableFormat | None:
-    if target.exists("_delta_log"):
-        return TableFormat.DELTA
-    if target.exists("metadata"):
-        return TableFormat.ICEBERG
-    return None
-
-
-def _require(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise DuralogError(f"{package} is not installed, which commits such tables: pip install 'duralog[lakehouse]'")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import duralog
-from duralog.cli.doctor import kernels as doctor_kernels
+from duralog.cli.doctor import compiled_kernels
 from duralog.cli.doctor.check import Check, Level
 from duralog.cli.doctor.command import all_checks, write_checks
+from duralog.cli.doctor.compiled_kernels import KernelFacts
 from duralog.cli.doctor.directory import directory_checks, last_timestamp_ms, read_directory
-from duralog.cli.doctor.kernels import KernelFacts
 from duralog.cli.doctor.machine import ThisMachine
 from duralog.cli.voice.output import Output
 from duralog.format.index_entries import TimeIndexEntry, encode_time_index
@@ -272,13 +272,13 @@ def test_a_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(compiling, "on_compile", None)
     monkeypatch.setattr(just_in_time, "CACHE_FOLDER", tmp_path)
     monkeypatch.setattr(machine_code, "LEVEL", None)
-    assert (doctor_kernels.kernel_facts().ready, doctor_kernels.kernel_facts().missing) == (0, 1)
+    assert (compiled_kernels.kernel_facts().ready, compiled_kernels.kernel_facts().missing) == (0, 1)
     assert compiling.on_compile is None
     told: list[str] = []
-    assert doctor_kernels.compile_all(told.append) == 1
+    assert compiled_kernels.compile_all(told.append) == 1
     assert told[0] == "never_seen"
     assert fresh(1) == 12346
-    assert doctor_kernels.kernel_facts().missing == 0
+    assert compiled_kernels.kernel_facts().missing == 0
 
 
 @pytest.mark.parametrize("under", ["", "folder/data"])

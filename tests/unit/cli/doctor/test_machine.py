@@ -8,8 +8,8 @@ import pytest
 
 from duralog.cli.doctor.check import Check, Level
 from duralog.cli.doctor.command import all_checks
+from duralog.cli.doctor.compiled_kernels import KernelFacts
 from duralog.cli.doctor.disk import disk_checks, mount_of
-from duralog.cli.doctor.kernels import KernelFacts
 from duralog.cli.doctor.machine import Machine, Python, Space
 from duralog.cli.doctor.memory import memory_checks
 from duralog.cli.doctor.process import process_checks
