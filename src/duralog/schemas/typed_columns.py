@@ -113,24 +113,29 @@ class TypedColumns:
                 bad[name] = (payloads, decoded.reasons)
         return DecodedRecords(columns, bad, records.num_rows, left_out)
 
-    def apply(self, records: pa.RecordBatch, schema: pa.Schema, left_out: LeftOutFields) -> pa.RecordBatch:
+    def apply(self, records: pa.RecordBatch, schema: pa.Schema, left_out: LeftOut) -> pa.RecordBatch:
         """Records of the columns that are `needed`, as the schema has them. What they do not show is added."""
         decoded = self.decode(records)
         left_out.add(decoded.left_out)
         columns = decoded.columns
         if CORRUPT in schema.names:
             columns[CORRUPT] = decoded.corrupt()
+        else:
+            left_out.add_bad(decoded)
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-class LeftOutFields:
-    """Fields of JSON that the sampled records do not have, so that no column has them: counted during one read.
+class LeftOut:
+    """What no column of one read has: fields of JSON that the sampled records do not have, and payloads that do not
+    decode, if `_corrupt` is not read.
 
-    Threads may add to it. At the end of the read, one warning names the fields.
+    Threads may add to it. At the end of the read, a warning says what there was.
     """
 
     def __init__(self) -> None:
         self._counts: Mapping[str, int] = {}
+        self._bad_count = 0
+        self._bad_reason = ""
         self._adding = threading.Lock()
 
     def add(self, found: Mapping[str, int]) -> None:
@@ -138,8 +143,16 @@ class LeftOutFields:
             with self._adding:
                 self._counts = count_left_out((self._counts, found))
 
+    def add_bad(self, decoded: DecodedRecords) -> None:
+        """Payloads that do not decode, and whose bytes and reasons are in no column."""
+        with self._adding:
+            for name, (_, reasons) in decoded.bad.items():
+                found = reasons.drop_null()
+                self._bad_reason = self._bad_reason or f"{name}: {found[0].as_py()}"
+                self._bad_count += len(found)
+
     def sentence(self) -> str | None:
-        """What is left out, how often it was there, and what to do; None if nothing is."""
+        """Which fields are left out, how often they were there, and what to do; None if none is."""
         if not self._counts:
             return None
         shown = [f"{name} ({count:,}x)" for name, count in self._counts.items()]
@@ -156,6 +169,15 @@ class LeftOutFields:
         sentence = self.sentence()
         if sentence is not None:
             _logger.warning("%s: %s", place, sentence)
+        if self._bad_count:
+            _logger.warning(
+                "%s: %d keys or values do not decode and are null: %s. Read the column %s to have their bytes and"
+                " reasons, or give mode FAILFAST",
+                place,
+                self._bad_count,
+                self._bad_reason,
+                CORRUPT,
+            )
 
 
 class DecodedRecords(NamedTuple):

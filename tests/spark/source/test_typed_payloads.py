@@ -59,14 +59,14 @@ def test_fields_that_are_not_asked_for_are_not_there(spark: SparkSession, path: 
 
 
 def test_what_does_not_decode(spark: SparkSession, path: Path) -> None:
-    frame = load(spark, path, "bad", value_format="avro", mode="PERMISSIVE")
+    frame = load(spark, path, "bad", value_format="avro")
     first, second = frame.where("_corrupt is not null").orderBy("offset").collect()
     assert (first.value, bytes(first._corrupt.value)) == (None, b"\0\0\0\0\x09zz")
     assert (first._corrupt.reason, first._corrupt.firstOffset) == ("value: unknown schema id 9", first.offset)
     assert "damaged Avro" in second._corrupt.reason
     assert frame.count() == 1102
     with pytest.raises(PySparkException, match="bad-0 offset 1100: the value does not decode: unknown schema id 9"):
-        load(spark, path, "bad", value_format="avro").collect()
+        load(spark, path, "bad", value_format="avro", mode="FAILFAST").collect()
 
 
 def table_of(path: Path, **options: str) -> pa.Table:
@@ -88,7 +88,7 @@ def test_what_does_not_decode_is_reported_in_the_folder(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As damaged batches are: no null is silent."""
-    options = {"subscribe": "bad", "value_format": "avro", "mode": "PERMISSIVE"}
+    options = {"subscribe": "bad", "value_format": "avro"}
     folder = tmp_path / "reports"
     for _ in range(2):
         found = table_of(path, columns="value,offset", badRecordsPath=str(folder), **options)
@@ -137,6 +137,39 @@ def test_fields_that_the_sample_does_not_have_are_named(tmp_path: Path, caplog: 
     assert not caplog.messages
 
 
+def test_payloads_that_are_null_without_a_report_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"subscribe": "bad", "value_format": "avro"}
+    found = table_of(path, columns="offset,value.id", **options)
+    assert found["value"].null_count == 2
+    assert _warnings(caplog) == [
+        "bad-0 offsets 0 to 1101: 2 keys or values do not decode and are null: value: unknown schema id 9. Read the"
+        " column _corrupt to have their bytes and reasons, or give mode FAILFAST"
+    ]
+    caplog.clear()
+    table_of(path, columns="value,_corrupt", **options)
+    assert not _warnings(caplog)
+
+
+def test_damage_of_the_log_is_an_error_unless_the_mode_says_otherwise(path: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(path, data)
+    log = next((data / "orders-0").glob("*.log"))
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    log.write_bytes(damaged)
+    options = {
+        "subscribe": "orders",
+        "value_format": "avro",
+        "value_schema": "orders-value",
+        "value_framing": "confluent",
+    }
+    for more in ({}, {"mode": "FAILFAST"}, {"badRecordsPath": str(tmp_path / "reports")}):
+        with pytest.raises(CorruptRecord):
+            table_of(data, **options, **more)
+    found = table_of(data, mode="PERMISSIVE", **options)
+    assert [row["position"] for row in found["_corrupt"].to_pylist() if row and row["position"] is not None]
+
+
 @pytest.mark.parametrize("more", [{}, {"cluster": "true"}], ids=["directory", "cluster"])
 def test_damage_where_the_sample_is_taken(path: Path, tmp_path: Path, more: dict[str, str]) -> None:
     """It must not keep the rest of the topic from being read."""
@@ -179,7 +212,7 @@ def test_times_that_spark_cannot_hold_do_not_decode(tmp_path: Path) -> None:
     assert [reason is not None for reason in reasons] == [False, False, True, True, False, True]
     assert re.search("^value: Spark cannot hold it: .* out of bounds timestamp: 9223372036854775807$", reasons[3] or "")
     with pytest.raises(CorruptPayload, match="times-0 offset 2: the value does not decode: Spark cannot hold it"):
-        table_of(tmp_path, **options)
+        table_of(tmp_path, mode="FAILFAST", **options)
 
 
 def test_durations_are_intervals(spark: SparkSession, tmp_path: Path) -> None:

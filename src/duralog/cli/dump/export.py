@@ -17,7 +17,7 @@ from duralog.columnar.pieces import DecodedRecords, Piece
 from duralog.columnar.schema import RECORD_SCHEMA
 from duralog.config.error_text import describe, printable
 from duralog.format.layout import CONTROL_BIT
-from duralog.schemas.typed_columns import LeftOutFields, TypedColumns
+from duralog.schemas.typed_columns import LeftOut, TypedColumns
 from duralog.storage.checks.findings import OnFinding
 from duralog.storage.disk.file_source import FileSource
 from duralog.storage.disk.found_files import FoundFile
@@ -34,7 +34,7 @@ class ExportSink:
         self._request = request
         self._output = output
         self._typed = typed
-        self._left_out = LeftOutFields()
+        self._left_out = LeftOut()
         self._schema = RECORD_SCHEMA if typed is None else typed.schema(None)
         self._export = Export(request.to, self._schema)
 

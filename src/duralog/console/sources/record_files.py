@@ -40,7 +40,7 @@ from duralog.columnar.schema import (
 )
 from duralog.format.record import TimestampType
 from duralog.operations.records.decoded import DecodedPayload, TopicDecoder
-from duralog.schemas.typed_columns import LeftOutFields, TypedColumns
+from duralog.schemas.typed_columns import LeftOut, TypedColumns
 
 _ROW_GROUP_BYTES = 16 << 20
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -122,7 +122,7 @@ class Parquet(RecordFile):
         super().__init__(decoder)
         columns = () if self._decoder is None else self._decoder.columns
         self._typed = TypedColumns(tuple(each for typed in columns for each in typed.decoders)) if columns else None
-        self._left_out = LeftOutFields()
+        self._left_out = LeftOut()
         self._schema = RECORD_SCHEMA if self._typed is None else self._typed.schema(None)
         self._sink = _Sink()
         # A dictionary pays for topic and partition; keys and values are rarely repeated enough.

@@ -1,6 +1,6 @@
 """What happens to damage with `mode=PERMISSIVE`: damaged batches are left out, payloads that do not decode are null.
 
-All of it is reported.
+All of it is reported. Without a `mode`, that is so for payloads, and damaged batches are errors.
 
 A damaged batch has no rows that could be trusted, not even a number of them; what is known is the file, the bytes, the
 offsets that may be missing, and why. There are two places for that, as users of Spark know them from its own sources:
@@ -11,7 +11,8 @@ offsets that may be missing, and why. There are two places for that, as users of
   of JSON lines there, so that `spark.read.json(folder)` is the report. A file has its name from what the task read: a
   task that is repeated writes it again, and nothing is counted twice. It is complete before it has its name.
 
-One of the two must be there: a read that would leave something out silently is refused.
+One of the two must be there: a read that would leave batches out silently is refused. Of payloads that are null and
+in neither, the task logs how many there are.
 
 A payload that does not decode is reported with its bytes: in the column `_corrupt` of its own row, or as a line. Lines
 are kept until the task ends. After `_MOST_BYTES` of them, what follows is counted, and is the last line.

@@ -6,6 +6,8 @@ requires, every topic that is not internal is read. `startingTimestamp` wins ove
 `startingOffsetsByTimestamp`, and that over `startingOffsets`; likewise for the ends. `subscribePattern` is a regular
 expression of Python.
 
+Without a `mode`, damage of the log is an error, and payloads that do not decode are null. A `mode` is for both.
+
 All values are checked before a file is touched.
 """
 
@@ -27,6 +29,7 @@ from duralog.scanning.offset_ranges import Bound, Offsets, Timestamps
 from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES
 from duralog.schemas.decode_options import NAMES as PAYLOAD_OPTIONS
 from duralog.schemas.decode_options import Decode
+from duralog.schemas.typed_columns import Mode
 from duralog.spark.option_text import (
     STORAGE_PREFIX,
     InvalidOption,
@@ -120,6 +123,7 @@ class ReadOptions:
     """For a load that one query uses, once. See `batch_read`."""
     max_split_bytes: int
     mode: str
+    """What happens to damage of the log."""
     bad_records: Location | None
     """The folder for the report of damage."""
     decode: Decode | None = field(default=None, repr=False)
@@ -133,15 +137,22 @@ class ReadOptions:
 
     @property
     def is_permissive(self) -> bool:
+        """Whether damaged batches are left out."""
         return self.mode == PERMISSIVE
+
+    @property
+    def reports(self) -> bool:
+        """Whether there may be something to report: damaged batches, or payloads that do not decode."""
+        return self.is_permissive or (self.decode is not None and self.decode.mode is Mode.PERMISSIVE)
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
         """From Spark's options. While `streaming` is not known, it is None, and what depends on it is not checked."""
         given = _Given(options, streaming)
-        mode = given.value("mode", lambda name, text: one_of(name, text, (FAILFAST, PERMISSIVE)), FAILFAST)
+        mode = given.value("mode", lambda name, text: one_of(name, text, (FAILFAST, PERMISSIVE)), None)
+        decode = _decode(options, mode)
         logs = _logs(given, storage_options(options))
-        if given.get("badRecordsPath") is not None and mode != PERMISSIVE:
+        if given.get("badRecordsPath") is not None and mode != PERMISSIVE and (mode is not None or decode is None):
             raise InvalidOption(
                 "option badRecordsPath is for mode PERMISSIVE: with FAILFAST the first damage is an error"
             )
@@ -158,18 +169,18 @@ class ReadOptions:
             columns=given.value("columns", _columns, None),
             prune_by_filters=given.value("pruneByFilters", boolean, False),
             max_split_bytes=given.value("maxSplitBytes", size_bytes, DEFAULT_MAX_SLICE_BYTES),
-            mode=mode,
+            mode=mode or FAILFAST,
             bad_records=given.value("badRecordsPath", lambda _, folder: _report_folder(folder, logs), None),
-            decode=_decode(options, mode),
+            decode=decode,
             limits=_limits(given),
         )
 
 
-def _decode(options: Mapping[str, str], mode: str) -> Decode | None:
+def _decode(options: Mapping[str, str], mode: str | None) -> Decode | None:
     spelled = {name.lower(): name for name in TYPED}
     given = {spelled[name.lower()]: value for name, value in options.items() if name.lower() in spelled}
     try:
-        return Decode.of({**given, "mode": mode})
+        return Decode.of(given if mode is None else {**given, "mode": mode})
     except SchemaError as error:
         raise InvalidOption(str(error)) from None
 

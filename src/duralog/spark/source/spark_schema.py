@@ -3,8 +3,8 @@
 A source does not learn from Spark which columns a query uses, so the columns are those of the option `columns` or of
 the user's own `schema(...)`; neither may name one that is not there, or give it another type. Only these are decoded.
 
-`_corrupt` exists with `mode=PERMISSIVE`. See `corrupt_report`. With typed payloads it has the bytes of keys and values
-that do not decode, too. `_copy` and `_healed` exist for the directories of a cluster.
+`_corrupt` exists with `mode=PERMISSIVE`, and with typed payloads unless `mode=FAILFAST`: then it has the bytes of keys
+and values that do not decode, too. See `corrupt_report`. `_copy` and `_healed` exist for the directories of a cluster.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def schema_of(options: ReadOptions, typed: TypedColumns | None = None) -> Struct
             names.append(record_schema.HEADERS)
         if options.include_copies:
             names += [COPY, HEALED]
-        if options.is_permissive and options.bad_records is None:
+        if options.reports and options.bad_records is None:
             names.append(CORRUPT)
     _check_damage_is_reported(names, options)
     types = _types(typed)
@@ -195,7 +195,7 @@ def _known(name: str, options: ReadOptions) -> str:
     known = _BY_LOWER.get(name.lower())
     if known is None:
         raise InvalidOption(f"there is no column {name}; there are {', '.join(_ALL)}")
-    if known == CORRUPT and not options.is_permissive:
+    if known == CORRUPT and not options.reports:
         raise InvalidOption(f"there is no column {CORRUPT} without mode=PERMISSIVE: the first damage is an error")
     if known in (COPY, HEALED) and not options.logs.is_cluster:
         raise InvalidOption(f"there is no column {known} of one log directory: it is for those of a cluster")

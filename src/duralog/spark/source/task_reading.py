@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from duralog.scanning.slices import Slice
-from duralog.schemas.typed_columns import DecodedRecords, LeftOutFields
+from duralog.schemas.typed_columns import DecodedRecords, LeftOut
 from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.hung_up import end_quietly_when_hung_up
 from duralog.spark.plain_errors import plain_errors
@@ -20,7 +20,7 @@ from duralog.spark.source.corrupt_report import CorruptReport
 from duralog.spark.source.planned_read import data_loss_handler
 from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.slice_records import read_records
-from duralog.spark.source.spark_schema import Columns
+from duralog.spark.source.spark_schema import CORRUPT, Columns
 
 _SHOWN_PARTITIONS = 3
 
@@ -38,14 +38,16 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
     end_quietly_when_hung_up()
     with plain_errors():
         report = None
-        if options.is_permissive:
+        if options.reports:
             report = CorruptReport(options.bad_records, columns.decoded_types, partition.slices)
-        left_out = LeftOutFields()
+        left_out = LeftOut()
 
         def on_decoded(decoded: DecodedRecords) -> None:
             left_out.add(decoded.left_out)
             if report is not None:
                 report.add_payloads(decoded)
+            if options.bad_records is None and CORRUPT not in columns.names:
+                left_out.add_bad(decoded)
 
         is_complete = False
         try:
@@ -53,7 +55,7 @@ def read_task(partition: InputPartition, columns: Columns, options: ReadOptions)
                 options.logs,
                 partition.slices,
                 columns=columns.of_records,
-                on_corrupt=None if report is None else report.add,
+                on_corrupt=report.add if report is not None and options.is_permissive else None,
                 on_data_loss=data_loss_handler(options),
             ):
                 if report is not None:

@@ -13,7 +13,7 @@ from duralog.columnar.tables import to_table
 from duralog.errors import UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.schemas.decode_options import Decode, plan_decoding, split_columns
-from duralog.schemas.typed_columns import LeftOutFields
+from duralog.schemas.typed_columns import LeftOut
 from duralog.storage.log.isolation import Isolation
 from duralog.storage.log.reading import read_record_batches
 from duralog.storage.log.view import LogView
@@ -60,7 +60,7 @@ def read_typed(
 
     typed = plan_decoding(asked, [partition.topic], records, columns)
     schema = typed.schema(split_columns(columns))
-    left_out = LeftOutFields()
+    left_out = LeftOut()
     batches = (typed.apply(batch, schema, left_out) for batch in read(typed.needed(schema.names)))
     table = to_table(batches, schema=schema)
     left_out.log(partition)

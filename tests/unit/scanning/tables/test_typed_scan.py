@@ -68,6 +68,17 @@ def test_what_does_not_decode_is_kept(path: Path) -> None:
         duralog.scan(path, topic="bad", decode={"value.format": "avro", "mode": "DROPMALFORMED"})
 
 
+def test_payloads_that_are_null_without_the_column_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert duralog.scan(path, topic="bad", columns=["value"], decode="avro").to_arrow()["value"].null_count == 2
+    assert caplog.messages == [
+        f"{path}: 2 keys or values do not decode and are null: value: unknown schema id 9. Read the column"
+        " _corrupt to have their bytes and reasons, or give mode FAILFAST"
+    ]
+    caplog.clear()
+    duralog.scan(path, topic="bad", decode="avro").to_arrow()
+    assert not caplog.messages
+
+
 def test_keys_and_plain_formats(path: Path) -> None:
     found = duralog.scan(path, topic="texts", decode={"key.format": "string", "value.format": "auto"}).to_arrow()
     assert (found.column("key").to_pylist(), found.column("value").to_pylist()) == (["k"], ["plain words"])
