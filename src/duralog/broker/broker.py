@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from duralog.broker.audit.log import AuditLog
-from duralog.broker.audit.recorder import AuditRecorder
+from duralog.broker.audit.recorder import AuditRecorder, Changed, Sender
 from duralog.broker.authorization.authorizer import Authorizer, parse_super_users
 from duralog.broker.authorization.gate import Gate
 from duralog.broker.authorization.rule_kinds import Guard
@@ -306,7 +306,12 @@ class Broker:
         audit = self.audit
         on_created = None if audit is None else recorded_for_itself(audit, "schema registry", SCHEMAS_TOPIC)
         registry = Registry(SchemasLog(self.runtime, self.topics, self.partitions, on_created))
-        return serve_registry(registry, place, self.advertised_hosts, self.runtime.log_lines)
+
+        def record(api: str, change: Changed, sender: Sender) -> None:
+            if audit is not None:
+                self.runtime.call_soon(lambda: audit.changed_itself(api, change, sender))
+
+        return serve_registry(registry, place, self.advertised_hosts, self.runtime.log_lines, record)
 
     @property
     def advertised_hosts(self) -> list[str]:

@@ -34,7 +34,7 @@ LATEST = "latest"
 class SchemaCatalogue:
     """Schemas by id, by GUID, and by subject and version."""
 
-    __slots__ = ("_by_guid", "_by_id", "_subjects", "levels", "problems")
+    __slots__ = ("_by_guid", "_by_id", "_subjects", "characters", "levels", "problems")
 
     def __init__(
         self,
@@ -50,28 +50,35 @@ class SchemaCatalogue:
         """What could not be used of the source: records that were skipped, schemas of unknown types."""
         self.levels: Mapping[str, str] = dict(levels or {})
         """Of compatibility, by subject; `""` is the one of all others. As far as they are known."""
-        size = 0
+        self.characters = 0
+        """Of the texts, each id's once."""
         for schema in schemas:
-            size += self._add(schema)
+            self._add(schema)
         for each in versions:
             subject = in_context(each.subject, DEFAULT_CONTEXT)
             self._subjects.setdefault(subject, {})[each.version] = each
-            size += self._add(each.schema)
-            if len(self._by_id) > MAX_SCHEMAS or size > MAX_CATALOGUE_BYTES:
-                raise SchemaError(
-                    f"there are more than {MAX_SCHEMAS:,} schemas or {MAX_CATALOGUE_BYTES >> 20} MiB of them; "
-                    "name the subjects that you need"
-                )
+            self._add(each.schema)
 
-    def _add(self, schema: RegisteredSchema) -> int:
+    def _add(self, schema: RegisteredSchema) -> None:
         if schema.guid is not None:
             self._by_guid[schema.guid] = schema
-        if schema.id is None:
-            return 0
-        place = (schema.context, schema.id)
-        known = place in self._by_id
-        self._by_id[place] = schema
-        return 0 if known else len(schema.text)
+        if schema.id is not None:
+            place = (schema.context, schema.id)
+            if place not in self._by_id:
+                self.characters += len(schema.text)
+            self._by_id[place] = schema
+
+    def check_size(self) -> None:
+        """Before it is kept or sent to tasks; raises `SchemaError`."""
+        if len(self) > MAX_SCHEMAS or self.characters > MAX_CATALOGUE_BYTES:
+            raise SchemaError(
+                f"there are more than {MAX_SCHEMAS:,} schemas or {MAX_CATALOGUE_BYTES >> 20} MiB of them; "
+                "name the subjects that you need"
+            )
+
+    def has_room_for(self, schema: RegisteredSchema) -> bool:
+        """Whether one with a new id can be added within the limits."""
+        return len(self) < MAX_SCHEMAS and self.characters + len(schema.text) <= MAX_CATALOGUE_BYTES
 
     def __len__(self) -> int:
         return len(self._by_id)

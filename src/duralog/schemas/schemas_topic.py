@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 from uuid import UUID
 
 from duralog.errors import SchemaError
@@ -50,7 +51,9 @@ def read_schemas_topic(records: Iterable[tuple[bytes | None, bytes | None]]) -> 
             state.apply(key, value)
         except SchemaError as error:
             state.report(f"record {number} of the schemas topic: {error}")
-    return state.catalogue()
+    found = state.catalogue()
+    found.check_size()
+    return found
 
 
 def schema_from_json(value: dict[str, object], context: str) -> RegisteredSchema:
@@ -87,7 +90,9 @@ def schema_from_json(value: dict[str, object], context: str) -> RegisteredSchema
 class SchemasTopic:
     """The state after some records: `apply` one after the other, then ask for the `catalogue`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_dropped: bool = True) -> None:
+        """`keeps_dropped`: a schema is found by its id after its versions were deleted for good."""
+        self._keeps_dropped = keeps_dropped
         self._versions: dict[str, dict[int, SubjectVersion]] = {}
         self._schemas: dict[tuple[str, int], RegisteredSchema] = {}
         self._uses: dict[tuple[str, int], int] = {}
@@ -95,8 +100,12 @@ class SchemasTopic:
         self._problems: list[str] = []
         self._unreported = 0
         self.levels: dict[str, str] = {}
-        """Of compatibility, by subject, or `GLOBAL`."""
+        """Of compatibility, by subject, context (`:.context:`), or `GLOBAL`."""
+        self.normalizes: dict[str, bool] = {}
+        """Whether schemas are normalized, by the same names."""
         self.modes: dict[str, str] = {}
+        self.last_ids: dict[str, int] = {}
+        """The largest id that a record has given to a schema, by context; those of deleted ones, too."""
 
     def report(self, problem: str) -> None:
         if len(self._problems) < _MAX_PROBLEMS:
@@ -131,13 +140,13 @@ class SchemasTopic:
             if value_bytes:
                 self._clear(_text(_object(value_bytes, "value"), "subject"))
         elif keytype in ("CONFIG", "MODE"):
-            kept, name = (self.levels, "compatibilityLevel") if keytype == "CONFIG" else (self.modes, "mode")
             subject = in_context(str(key.get("subject") or GLOBAL), DEFAULT_CONTEXT)
-            level = _object(value_bytes, "value").get(name) if value_bytes else None
-            if isinstance(level, str):
-                kept[subject] = level
+            value = _object(value_bytes, "value") if value_bytes else {}
+            if keytype == "MODE":
+                _keep(self.modes, subject, value.get("mode"), str)
             else:
-                kept.pop(subject, None)
+                _keep(self.levels, subject, value.get("compatibilityLevel"), str)
+                _keep(self.normalizes, subject, value.get("normalize"), bool)
         elif keytype not in _OTHER_KEYTYPES:
             raise SchemaError(f"its keytype is unknown: {str(keytype)[:50]!r}")
 
@@ -151,15 +160,23 @@ class SchemasTopic:
         known = self._schemas.get(place)
         if in_use > 0 and known is not None and known.text != schema.text:
             raise SchemaError(f"{schema.name} exists already with another text: subject {subject!r} version {version}")
+        # One schema in many subjects is in memory once.
+        schema = known if known == schema else schema
         if before is not None:
             self._release(before)
         versions[version] = SubjectVersion(subject, version, schema, value.get("deleted") is True)
         self._uses[place] = self._uses.get(place, 0) + 1
         self._schemas[place] = schema
+        self.last_ids[schema.context] = max(self.last_ids.get(schema.context, 0), place[1])
 
     def _release(self, version: SubjectVersion) -> None:
         assert version.schema.id is not None
-        self._uses[version.schema.context, version.schema.id] -= 1
+        place = version.schema.context, version.schema.id
+        self._uses[place] -= 1
+        if not self._uses[place]:
+            del self._uses[place]
+            if not self._keeps_dropped:
+                del self._schemas[place]
 
     def _drop(self, subject: str, version: int) -> None:
         before = self._versions.get(subject, {}).pop(version, None)
@@ -180,6 +197,13 @@ class SchemasTopic:
         for each in [one for one in self._versions if one == name or (whole and context_of(one) == context)]:
             for number in [number for number, one in self._versions[each].items() if one.deleted]:
                 self._drop(each, number)
+
+
+def _keep(kept: dict[str, Any], subject: str, value: object, kind: type) -> None:
+    if isinstance(value, kind):
+        kept[subject] = value
+    else:
+        kept.pop(subject, None)
 
 
 def _object(data: bytes, part: str) -> dict[str, object]:

@@ -6,7 +6,6 @@ Payloads are decoded twice: with the schemas that the registry's REST interface 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.net.listening import Address
 from duralog.columnar.schema import HEADER_TYPE
 from duralog.schemas import (
     DecoderPlan,
@@ -47,12 +45,6 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 HEADERS = pa.list_(pa.field("item", HEADER_TYPE))
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(None, schema_registry=Address("127.0.0.1", 0)) as broker:
-        yield broker.start()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,65 +12,17 @@ from urllib.parse import quote
 import pytest
 
 from duralog.broker.broker import Broker
-from duralog.broker.net import http_server
 from duralog.broker.net.listening import Address, WebAddress
 from duralog.broker.security.web_users import WebUsers
 from duralog.format.record import Record
 from duralog.schemas.compatibility import work
+from tests.support.broker.registry_client import RegistryClient, record
 
 LOOPBACK = Address("127.0.0.1", 0)
 
 
-class Client:
-    """Requests as any HTTP client makes them."""
-
-    def __init__(self, broker: Broker) -> None:
-        assert broker.schema_registry is not None
-        self.address = broker.schema_registry.address
-
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=60)
-        try:
-            data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-            connection.request(method, path, data, headers or {})
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read() or b"null")
-        finally:
-            connection.close()
-
-    def get_as(self, headers: dict[str, str], path: str) -> Any:
-        return self.ask("GET", path, headers=headers)[1]
-
-    def get(self, path: str) -> Any:
-        status, found = self.ask("GET", path)
-        assert status == 200, found
-        return found
-
-    def register(self, subject: str, schema: Any, **more: Any) -> Any:
-        text = schema if isinstance(schema, str) else json.dumps(schema)
-        return self.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text, **more})
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with pytest.MonkeyPatch.context() as patched, Broker(None, schema_registry=LOOPBACK) as broker:
-        # A test on a busy machine may be slow.
-        patched.setattr(http_server, "SLOWEST_CLIENT_SECONDS", 60.0)
-        yield broker.start()
-
-
-@pytest.fixture
-def client(broker: Broker) -> Client:
-    return Client(broker)
-
-
-def record(*fields: tuple[str, Any] | tuple[str, Any, Any], name: str = "R") -> dict[str, Any]:
-    made = [{"name": f[0], "type": f[1]} | ({"default": f[2]} if len(f) > 2 else {}) for f in fields]
-    return {"type": "record", "name": name, "fields": made}
-
-
 @pytest.mark.parametrize("headers", [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}])
-def test_a_page_of_another_site_registers_nothing(client: Client, headers: dict[str, str]) -> None:
+def test_a_page_of_another_site_registers_nothing(client: RegistryClient, headers: dict[str, str]) -> None:
     """Browsers send such a request without asking first: its body is plain text."""
     body = json.dumps({"schema": json.dumps(record(("a", "int")))}).encode()
     headers = {**headers, "Content-Type": "text/plain"}
@@ -80,7 +31,7 @@ def test_a_page_of_another_site_registers_nothing(client: Client, headers: dict[
     assert "forged" not in client.get("/subjects")
 
 
-def test_versions_ids_and_lookups(client: Client) -> None:
+def test_versions_ids_and_lookups(client: RegistryClient) -> None:
     first = record(("a", "int"), name="Order")
     second = record(("a", "long"), ("b", "string", ""), name="Order")
     status, made = client.register("orders-value", first)
@@ -134,7 +85,9 @@ def test_versions_ids_and_lookups(client: Client) -> None:
         ("PUT", "/subjects", {}, 405),
     ],
 )
-def test_errors_have_the_codes_of_the_interface(client: Client, method: str, path: str, body: Any, code: int) -> None:
+def test_errors_have_the_codes_of_the_interface(
+    client: RegistryClient, method: str, path: str, body: Any, code: int
+) -> None:
     assert client.register("errors", '"long"')[0] == 200
     status, found = client.ask(method, path, body)
     assert found["error_code"] == code, found
@@ -142,7 +95,7 @@ def test_errors_have_the_codes_of_the_interface(client: Client, method: str, pat
     assert found["message"]
 
 
-def test_deleting_is_soft_first(client: Client) -> None:
+def test_deleting_is_soft_first(client: RegistryClient) -> None:
     client.register("gone", '"int"')
     client.register("gone", '"long"')
     assert client.ask("DELETE", "/subjects/gone/versions/1") == (200, 1)
@@ -159,7 +112,7 @@ def test_deleting_is_soft_first(client: Client) -> None:
     assert "gone" not in client.get("/subjects?deleted=true")
 
 
-def test_what_others_refer_to_stays(client: Client) -> None:
+def test_what_others_refer_to_stays(client: RegistryClient) -> None:
     client.register("money", record(("cents", "long"), name="Money"))
     reference = {"name": "Money", "subject": "money", "version": 1}
     status, made = client.register("bills", record(("sum", "Money"), name="Bill"), references=[reference])
@@ -172,7 +125,7 @@ def test_what_others_refer_to_stays(client: Client) -> None:
     assert "money" in found["message"]
 
 
-def test_compatibility_levels(client: Client) -> None:
+def test_compatibility_levels(client: RegistryClient) -> None:
     narrow, wide = record(("a", "int")), record(("a", "int"), ("b", "string"))
     client.register("levels", narrow)
     path = "/compatibility/subjects/levels/versions/latest?verbose=true"
@@ -194,7 +147,7 @@ def test_compatibility_levels(client: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"compatibility": None}, {"compatibility": ""}, {"compatibility": ["FULL"]}])
-def test_a_config_without_a_level_changes_nothing(client: Client, body: Any) -> None:
+def test_a_config_without_a_level_changes_nothing(client: RegistryClient, body: Any) -> None:
     """Of Python's None, the name is that of a level."""
     before = client.get("/config")
     status, found = client.ask("PUT", "/config", body)
@@ -203,7 +156,7 @@ def test_a_config_without_a_level_changes_nothing(client: Client, body: Any) -> 
     assert client.get("/config/named") == {"compatibilityLevel": "FULL"}
 
 
-def test_read_only(client: Client) -> None:
+def test_read_only(client: RegistryClient) -> None:
     client.register("kept", '"int"')
     assert client.ask("PUT", "/mode/kept", {"mode": "READONLY"})[0] == 200
     for method, path, body in (
@@ -221,7 +174,7 @@ def test_read_only(client: Client) -> None:
         assert client.ask("DELETE", "/mode") == (200, {"mode": "READONLY_OVERRIDE"})
 
 
-def test_the_same_schema_in_another_text(client: Client) -> None:
+def test_the_same_schema_in_another_text(client: RegistryClient) -> None:
     """As Java's client writes what it has parsed."""
     text = '{"name": "shop.R", "fields": [{"type": {"type": "int"}, "name": "a"}], "type": "record"}'
     parsed = '{"type":"record","name":"R","namespace":"shop","fields":[{"name":"a","type":"int"}]}'
@@ -231,7 +184,7 @@ def test_the_same_schema_in_another_text(client: Client) -> None:
     assert client.register("other-texts", parsed)[1]["id"] == made["id"]
 
 
-def test_modes_and_an_import_with_ids(client: Client) -> None:
+def test_modes_and_an_import_with_ids(client: RegistryClient) -> None:
     assert client.ask("PUT", "/mode/imported", {"mode": "IMPORT"})[0] == 200
     status, made = client.register("imported", '"bytes"', id=70_000, version=5)
     assert (status, made["id"], made["version"]) == (200, 70_000, 5)
@@ -250,19 +203,21 @@ def test_modes_and_an_import_with_ids(client: Client) -> None:
     assert client.get("/mode") == {"mode": "READWRITE"}
 
 
-def test_contexts_have_their_own_ids(client: Client) -> None:
+def test_contexts_have_their_own_ids(client: RegistryClient) -> None:
     client.register("plain", record(("a", "int"), name="Plain"))
     status, made = client.register(":.other:orders", record(("a", "int"), name="Other"))
     assert (status, made["id"]) == (200, 1)
     assert client.get("/contexts/:.other:/subjects") == [":.other:orders"]
     assert json.loads(client.get("/schemas/ids/1?subject=:.other:orders")["schema"])["name"] == "Other"
     assert client.get("/contexts/:.other:/subjects/orders/versions") == [1]
-    assert ":.other:orders" not in client.get("/subjects")
+    assert ":.other:orders" in client.get("/subjects")
     assert ":.other:orders" in client.get("/subjects?subjectPrefix=:*:")
+    assert ":.other:orders" not in client.get("/subjects?subjectPrefix=")
+    assert client.get("/subjects?subjectPrefix=pla") == ["plain"]
     assert {".", ".other"} <= set(client.get("/contexts"))
 
 
-def test_odd_names(client: Client) -> None:
+def test_odd_names(client: RegistryClient) -> None:
     for name in ("with/slash", "with space", "ümlaut", "%41", "a?b"):
         assert client.register(name, '"int"')[0] == 200
         assert client.get(f"/subjects/{quote(name, safe='')}/versions") == [1]
@@ -271,7 +226,7 @@ def test_odd_names(client: Client) -> None:
     assert (status, found["error_code"]) == (422, 42208)
 
 
-def test_two_that_register_at_once_get_one_id(client: Client) -> None:
+def test_two_that_register_at_once_get_one_id(client: RegistryClient) -> None:
     schema = record(("same", "int"), name="Same")
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: client.register("at-once", schema), range(8)))
@@ -282,7 +237,7 @@ def test_two_that_register_at_once_get_one_id(client: Client) -> None:
     assert len({answer[1]["id"] for answer in made}) == 8
 
 
-def test_too_much(client: Client) -> None:
+def test_too_much(client: RegistryClient) -> None:
     connection = http.client.HTTPConnection(client.address.host, client.address.port, timeout=60)
     connection.putrequest("POST", "/subjects/large/versions")
     connection.putheader("Content-Length", str(1 << 40))
@@ -300,15 +255,15 @@ def test_too_much(client: Client) -> None:
 
 
 @pytest.mark.parametrize("begun", ["/* ", "\\'"])
-def test_a_text_that_closes_nothing(client: Client, begun: str) -> None:
+def test_a_text_that_closes_nothing(client: RegistryClient, begun: str) -> None:
     """Hours, if each beginning were followed to the end of the text. Then no thread of the broker would run."""
     assert client.register("protobuf", 'syntax = "proto3"; message M { }', schemaType="PROTOBUF")[0] == 200
-    body = {"schema": begun * 300_000, "schemaType": "PROTOBUF"}
+    body = {"schema": begun * 100_000, "schemaType": "PROTOBUF"}
     assert client.ask("POST", "/subjects/protobuf", body)[1]["error_code"] in (40403, 42201)
     assert client.ask("POST", "/subjects/protobuf/versions", body)[1]["error_code"] == 42201
 
 
-def test_a_comparison_that_would_not_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_that_would_not_end(client: RegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few kilobytes with 4**30 pairs of choices."""
     monkeypatch.setattr(work, "MAX_STEPS", 20_000)
 
@@ -325,7 +280,7 @@ def test_a_comparison_that_would_not_end(client: Client, monkeypatch: pytest.Mon
     assert "steps to compare" in found["message"]
 
 
-def test_a_comparison_with_many_versions_has_one_limit(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_with_many_versions_has_one_limit(client: RegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other requests wait for it, and who may only look can ask for it."""
     monkeypatch.setattr(work, "MAX_STEPS", 2_000)
 
@@ -345,7 +300,7 @@ def test_a_comparison_with_many_versions_has_one_limit(client: Client, monkeypat
     assert "more than 8,000 steps to compare" in found["message"]
 
 
-def test_white_space_is_no_other_schema(client: Client) -> None:
+def test_white_space_is_no_other_schema(client: RegistryClient) -> None:
     """One id has one text: a record that gives it another would be ignored, and the subject would not exist."""
     first = client.register("space-1", '{"type":"fixed","name":"Space","size":4}')[1]
     second = client.register("space-2", '{"type": "fixed", "name": "Space", "size": 4}')[1]
@@ -355,7 +310,7 @@ def test_white_space_is_no_other_schema(client: Client) -> None:
     assert (status, again["version"]) == (200, 1)
 
 
-def test_a_bad_schema_in_the_topic_keeps_no_other_from_being_registered(client: Client, broker: Broker) -> None:
+def test_a_bad_schema_in_the_topic_keeps_no_other_from_being_registered(client: RegistryClient, broker: Broker) -> None:
     client.register("before", '"int"')
     value = {"subject": "no-json", "version": 1, "id": 998, "schemaType": "JSON", "schema": "{"}
     key = {"keytype": "SCHEMA", "subject": "no-json", "version": 1, "magic": 1}
@@ -363,13 +318,14 @@ def test_a_bad_schema_in_the_topic_keeps_no_other_from_being_registered(client: 
         [Record(key=json.dumps(key).encode(), value=json.dumps(value).encode())]
     )
     assert client.register("json", '{"type": "string"}', schemaType="JSON")[0] == 200
-    status, found = client.ask("POST", "/subjects/no-json", {"schema": "", "schemaType": "JSON"})
-    assert (status, found["error_code"]) == (404, 40403)
+    for text, code in (("{", 200), ("", 42201), ("{}", 40403)):
+        status, found = client.ask("POST", "/subjects/no-json", {"schema": text, "schemaType": "JSON"})
+        assert found.get("error_code", status) == code, text
     client.ask("DELETE", "/subjects/no-json")
     client.ask("DELETE", "/subjects/no-json?permanent=true")
 
 
-def test_half_of_a_surrogate_pair(client: Client, broker: Broker) -> None:
+def test_half_of_a_surrogate_pair(client: RegistryClient, broker: Broker) -> None:
     half = b'{"schema": "{\\"type\\": \\"string\\", \\"doc\\": \\"\\ud800\\"}"}'
     for path in ("/subjects/half/versions", "/subjects/half", "/compatibility/subjects/half/versions"):
         assert client.ask("POST", path, half)[0] == 422
@@ -388,7 +344,7 @@ def test_half_of_a_surrogate_pair(client: Client, broker: Broker) -> None:
 
 def test_state_is_the_topic(tmp_path: Path) -> None:
     with Broker(str(tmp_path), schema_registry=LOOPBACK) as broker:
-        client = Client(broker.start())
+        client = RegistryClient(broker.start())
         client.register("kept", record(("a", "int")))
         client.register("soft", '"int"')
         client.ask("DELETE", "/subjects/soft")
@@ -406,7 +362,7 @@ def test_state_is_the_topic(tmp_path: Path) -> None:
     )
     assert records[3] == ({"keytype": "CONFIG", "subject": "kept", "magic": 0}, {"compatibilityLevel": "NONE"})
     with Broker(str(tmp_path), schema_registry=LOOPBACK) as broker:
-        client = Client(broker.start())
+        client = RegistryClient(broker.start())
         assert client.get("/subjects") == ["kept"]
         assert client.get("/subjects?deleted=true") == ["kept", "soft"]
         assert client.get("/config/kept") == {"compatibilityLevel": "NONE"}
@@ -432,7 +388,7 @@ def test_users(tmp_path: Path) -> None:
     users.chmod(0o600)
     place = WebAddress(LOOPBACK, users=WebUsers(str(users)))
     with Broker(None, schema_registry=place) as broker:
-        client = Client(broker.start())
+        client = RegistryClient(broker.start())
         bearer = {"Authorization": "Bearer secret"}
         assert client.ask("GET", "/subjects", headers=bearer) == (200, [])
         for method, path in (("POST", "/subjects/a/versions"), ("PUT", "/config"), ("DELETE", "/subjects/a")):
@@ -460,7 +416,7 @@ def test_serializers_of_confluent(broker: Broker) -> None:
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    client = registry.SchemaRegistryClient({"url": f"http://{Client(broker).address}"})
+    client = registry.SchemaRegistryClient({"url": f"http://{RegistryClient(broker).address}"})
     place = SerializationContext("from-confluent", MessageField.VALUE)
     row = {"id": 7, "name": "Ünal"}
     schema = json.dumps(record(("id", "long"), ("name", "string"), name="Row"))
@@ -488,7 +444,7 @@ def test_protobuf_serializer_of_confluent(broker: Broker) -> None:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     row = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Row"))
-    client = SchemaRegistryClient({"url": f"http://{Client(broker).address}"})
+    client = SchemaRegistryClient({"url": f"http://{RegistryClient(broker).address}"})
     place = SerializationContext("protobuf-from-confluent", MessageField.VALUE)
     payload = ProtobufSerializer(row, client, {"use.deprecated.format": False})(row(id=7), place)
     found = ProtobufDeserializer(row, {"use.deprecated.format": False}, client)(payload, place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
+import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,11 +13,13 @@ import pytest
 
 from duralog.broker.audit.log import read_last, refusals_of
 from duralog.broker.broker import Broker
-from duralog.broker.net.listening import Address
+from duralog.broker.net.listening import Address, WebAddress
+from duralog.broker.security.web_users import WebUsers
 from duralog.broker.wire.principal import Principal
 from duralog.config import BrokerConfig
 from duralog.config.server_settings import STANDARD_AUTHORIZER
 from tests.support.broker.raw_client import RawClient
+from tests.support.broker.registry_client import RegistryClient
 from tests.support.waiting import wait_until
 
 FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, ALTER_CONFIGS = 10, 19, 20, 44
@@ -136,17 +138,45 @@ def test_internal_topics_are_audited(
     assert (entry["resource"], entry["detail"]) == (topic, f"{partitions} partitions")
 
 
-def test_the_topic_of_the_schema_registry_is_audited(tmp_path: Path, audit_file: Path) -> None:
+def test_changes_through_the_schema_registry_are_audited(tmp_path: Path, audit_file: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text(f"ci change token${hashlib.sha256(b'secret').hexdigest()}\n")
+    users.chmod(0o600)
+    place = WebAddress(Address("127.0.0.1", 0), users=WebUsers(str(users)))
     config = BrokerConfig.of({"duralog.audit.log.file": str(audit_file)})
-    with Broker(str(tmp_path / "data"), config=config, schema_registry=Address("127.0.0.1", 0)) as broker:
-        broker.start()
-        assert broker.schema_registry is not None
-        for level in ("FULL", "NONE"):
-            address = broker.schema_registry.address
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
-            connection.request("PUT", "/config", json.dumps({"compatibility": level}))
-            assert connection.getresponse().status == 200
-            connection.close()
-    (entry,) = read_last(audit_file, 10)
-    assert (entry["event"], entry["api"], entry["principal"]) == ("change", "schema registry", None)
-    assert (entry["resource"], entry["result"], entry["detail"]) == ("_schemas", "NONE", "1 partitions")
+    text = {"schema": '"int"'}
+    with Broker(str(tmp_path / "data"), config=config, schema_registry=place) as broker:
+        client = RegistryClient(broker.start())
+        asked: list[tuple[str, str, Any]] = [
+            ("PUT", "/config", {"compatibility": "FULL"}),
+            ("POST", "/subjects/a/versions", text),
+            # Nothing is changed by these.
+            ("POST", "/subjects/a/versions", text),
+            ("POST", "/subjects/a", text),
+            ("GET", "/subjects", None),
+            ("POST", "/compatibility/subjects/a/versions", text),
+            ("POST", "/subjects/a/versions", {"schema": '"string"'}),
+            ("PUT", "/mode/a", {"mode": "READWRITE"}),
+            ("DELETE", "/mode/a", None),
+            ("DELETE", "/subjects/a/versions/1", None),
+            ("DELETE", "/subjects/a?permanent=true", None),
+            ("DELETE", "/subjects/a", None),
+        ]
+        for method, path, body in asked:
+            client.ask(method, path, body, {"Authorization": "Bearer secret"})
+    topic, *entries = reversed([each for each in read_last(audit_file, 20) if each["event"] == "change"])
+    assert (topic["api"], topic["principal"]) == ("schema registry", None)
+    assert (topic["resource"], topic["result"], topic["detail"]) == ("_schemas", "NONE", "1 partitions")
+    assert {(each["principal"], each["host"], each["listener"], each["result"]) for each in entries} == {
+        ("User:ci", "127.0.0.1", "schema-registry", "NONE")
+    }
+    assert [(each["api"], each["resource_type"], each["resource"], each["detail"]) for each in entries] == [
+        ("SetSchemaConfig", "SCHEMA_REGISTRY", None, "compatibility=FULL"),
+        ("RegisterSchema", "SUBJECT", "a", "version 1, id 1"),
+        ("SetSchemaMode", "SUBJECT", "a", "READWRITE"),
+        ("ResetSchemaMode", "SUBJECT", "a", "was READWRITE"),
+        ("DeleteSchemaVersion", "SUBJECT", "a", "version 1"),
+        ("DeleteSubject", "SUBJECT", "a", "1 versions for good"),
+    ]
+    failed = [(each["event"], each["api"], each["result"]) for each in read_last(refusals_of(audit_file), 20)]
+    assert failed[::-1] == [("failure", "RegisterSchema", "409"), ("failure", "DeleteSubject", "40401")]

@@ -50,6 +50,19 @@ class Changed(NamedTuple):
     detail: str | None = None
 
 
+class Sender(NamedTuple):
+    """Who asked for a change."""
+
+    principal: str | None = None
+    host: str | None = None
+    client_id: str | None = None
+    listener: str | None = None
+
+
+NOBODY = Sender()
+"""For changes of the broker's own."""
+
+
 class _Several:
     """Failures or refusals of a request that are one entry."""
 
@@ -116,10 +129,12 @@ class AuditRecorder:
     def changed(self, request: Request, changes: Iterable[Changed]) -> None:
         self._write_changes(lambda event: self._entry(event, request), changes)
 
-    def changed_itself(self, cause: str, change: Changed) -> None:
-        """A change of the broker's own, without a request of Kafka's protocol. `cause` is the part that needed it."""
-        sender = dict.fromkeys(("principal", "host", "client_id", "listener"))
-        self._write_changes(lambda event: {"event": event, **sender, "api": cause}, [change])
+    def changed_itself(self, cause: str, change: Changed, sender: Sender = NOBODY) -> None:
+        """A change without a request of Kafka's protocol: the broker's own, or one through another interface.
+
+        `cause` is the part that needed it, or the request.
+        """
+        self._write_changes(lambda event: {"event": event, **sender._asdict(), "api": cause}, [change])
 
     def _write_changes(self, entry: Callable[[str], dict[str, object]], changes: Iterable[Changed]) -> None:
         failed: dict[tuple[str, int], tuple[_Several, str | None]] = {}

@@ -4,6 +4,7 @@
 |---|---|
 | takes long to send its request, be it byte by byte, or to read the answer | closed after `SLOWEST_CLIENT_SECONDS` |
 | sends more headers than `_LARGEST_HEADERS_BYTES`, or a larger body than the server takes | answered with 431 or 413 |
+| sends a body in chunks, without its length | answered with 411 |
 | asks for another host than this one (`duralog.broker.net.http_hosts`) | answered with 421 |
 | is a browser that shows a page of another site | answered with 403 |
 | has no password or token, if there are users (`duralog.broker.security.web_users`) | answered with 401, or 429 |
@@ -162,6 +163,16 @@ class _Server(ThreadingHTTPServer):
             self._log_lines.warn(f"failed {self._name}", f"a request for {self._name} failed: {error_text(error)}")
 
 
+def _values(headers: bytes, name: bytes) -> list[bytes]:
+    lines = (line.partition(b":") for line in headers.splitlines())
+    return [value.strip() for found, _, value in lines if found.lower() == name]
+
+
+def _expects_to_continue(headers: bytes) -> bool:
+    """A client with a large body waits for the server to be ready, before it sends the body."""
+    return any(value.lower() == b"100-continue" for value in _values(headers, b"expect"))
+
+
 def _end(connected: socket.socket) -> None:
     with suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)
@@ -172,6 +183,8 @@ class HttpHandler(BaseHTTPRequestHandler):
 
     hosts: HttpHosts
     users: WebUsers | None
+    user: WebUser | None = None
+    """Who sent the request, once it is admitted."""
     largest_body_bytes = 0
     requestline, request_version = "", "HTTP/1.0"
     """Until a request has said so."""
@@ -209,6 +222,8 @@ class HttpHandler(BaseHTTPRequestHandler):
                     if body_bytes is None:
                         return None
                     expected = min(ends) + body_bytes
+                    if len(received) < expected and _expects_to_continue(bytes(received[: min(ends)])):
+                        self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
                 elif len(received) > _LARGEST_HEADERS_BYTES:
                     self.refuse(431, f"the headers of a request may have {_LARGEST_HEADERS_BYTES} bytes")
                     return None
@@ -218,11 +233,10 @@ class HttpHandler(BaseHTTPRequestHandler):
         """The length of the body that these headers announce. None if it is refused."""
         if not self.largest_body_bytes:
             return 0
-        sizes = [
-            line.partition(b":")[2].strip()
-            for line in headers.splitlines()
-            if line.lower().startswith(b"content-length:")
-        ]
+        sizes = _values(headers, b"content-length")
+        if _values(headers, b"transfer-encoding"):
+            self.refuse(411, "send the body with a Content-Length, not chunked")
+            return None
         if not sizes:
             return 0
         if len(sizes) > 1 or not sizes[0].isdigit() or len(sizes[0]) > 18:
@@ -281,6 +295,7 @@ class HttpHandler(BaseHTTPRequestHandler):
                 return 429
         if found is None:
             return 401
+        self.user = found
         return 200 if found.role >= role else 403
 
     def refuse(self, status: int, sentence: str) -> None:

@@ -5,9 +5,10 @@ records that Confluent's registry and Karapace load.
 
 | module | |
 |---|---|
-| `schemas_log` | the topic: reading what is new, appending |
-| `registry` | what the requests do: register, look up, delete, configure |
-| `compatibility` | the levels, and which versions are compared |
-| `routes` | paths and methods, answers and errors as JSON |
-| `server` | over HTTP |
+| `schemas_log`, `records` | the topic: reading what is new, appending |
+| `state` | what its records add up to |
+| `checks`, `digests`, `levels` | parsing, comparing and recognizing schemas |
+| `registry` | what is done: register, look up, delete, configure |
+| `routes`, `call`, `requests`, `answers` | paths and methods, answers and errors as JSON |
+| `server` | over HTTP, with the audit log |
 """

@@ -1,28 +1,23 @@
-"""Implements the requests of the interface: register, look up, delete, compare and configure schemas.
+"""Registers, looks up, compares and deletes schemas, and sets configs.
 
-Values in and out; one thread at a time (`lock`). Ids are counted by context. A schema that is known in the context
-keeps its id under every subject.
+A request works with the state of one moment (`state`), which never changes. A new schema is parsed and compared without
+the lock, so no other request waits for that; then the lock is taken, and if what was checked has changed meanwhile, the
+check begins again. Ids are counted by context. A schema that is known in the context keeps its id under every subject.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from duralog.broker.registry.answers import (
-    COMPATIBILITY_NOT_CONFIGURED,
     ID_DOES_NOT_MATCH,
     INCOMPATIBLE_SCHEMA,
-    INVALID_SCHEMA,
     INVALID_SUBJECT,
-    INVALID_VERSION,
-    MODE_NOT_CONFIGURED,
     NOT_PERMITTED,
     REFERENCE_EXISTS,
     SCHEMA_NOT_FOUND,
@@ -30,24 +25,24 @@ from duralog.broker.registry.answers import (
     SUBJECT_NOT_FOUND,
     SUBJECT_NOT_SOFT_DELETED,
     SUBJECT_SOFT_DELETED,
-    VERSION_NOT_FOUND,
     VERSION_NOT_SOFT_DELETED,
     VERSION_SOFT_DELETED,
     RegistryError,
 )
+from duralog.broker.registry.checks import SchemaChecks
+from duralog.broker.registry.digests import SchemaDigests
 from duralog.broker.registry.levels import Level, Mode
-from duralog.broker.registry.schemas_log import SchemasLog, schema_key, subject_key
+from duralog.broker.registry.records import schema_guid, schema_key, schema_value, subject_key
+from duralog.broker.registry.schemas_log import SchemasLog
+from duralog.broker.registry.state import MAX_VERSION, RegistryState, is_context, name_of
 from duralog.errors import SchemaError
-from duralog.schemas.catalogue import SchemaCatalogue
-from duralog.schemas.compatibility import ParsedSchema, parse
-from duralog.schemas.compatibility.identity import same_schema
-from duralog.schemas.compatibility.work import Work
-from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, SubjectVersion, context_of, in_context
+from duralog.schemas.catalogue import MAX_CATALOGUE_BYTES, MAX_SCHEMAS
+from duralog.schemas.compatibility import ParsedSchema
+from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, SubjectVersion, context_of
 from duralog.schemas.schemas_topic import GLOBAL
 
-LATEST = "latest"
-MAX_VERSION = 2**31 - 1
 _LONGEST_SUBJECT = 1000
+_MOST_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,311 +57,272 @@ class Registry:
     def __init__(self, log: SchemasLog) -> None:
         self._log = log
         self._lock = threading.Lock()
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """For one request: the state is what the topic has, and stays so."""
-        with self._lock:
-            self._log.refresh()
-            yield
+        self._checks = SchemaChecks()
+        self._digests = SchemaDigests()
 
     @property
-    def catalogue(self) -> SchemaCatalogue:
-        return self._log.catalogue
+    def cluster_id(self) -> str:
+        return self._log.cluster_id
+
+    def state(self) -> RegistryState:
+        """What the topic has now."""
+        with self._changing() as state:
+            return state
+
+    @contextmanager
+    def _changing(self) -> Iterator[RegistryState]:
+        """The state stays what it is, but for what is appended meanwhile by this thread."""
+        with self._lock:
+            self._log.refresh()
+            yield self._log.state
 
     # Finding
 
-    def versions(self, subject: str, *, deleted: bool = False) -> list[SubjectVersion]:
-        found = self.catalogue.versions(subject, deleted=deleted)
-        if not found:
-            raise RegistryError(SUBJECT_NOT_FOUND, f"subject {subject!r} not found")
-        return found
-
-    def version(self, subject: str, version: str, *, deleted: bool = False) -> SubjectVersion:
-        number = version_number(version)
-        found = self.versions(subject, deleted=deleted)
-        for one in found:
-            if one.version == number:
-                return one
-        if number == -1:
-            return found[-1]
-        raise RegistryError(VERSION_NOT_FOUND, f"version {version} of subject {subject!r} not found")
-
-    def by_id(self, number: int, context: str) -> RegisteredSchema:
-        found = self.catalogue.by_id(number, context)
+    def look_up(self, subject: str, given: Given, *, deleted: bool = False, normalize: bool = False) -> SubjectVersion:
+        """The version of a subject that has this schema."""
+        state = self.state()
+        schema = state.with_numbers(given.schema)
+        versions = state.catalogue.versions(subject, deleted=deleted)
+        found = self._digests.same_version(versions, schema, normalize or state.is_normalized(subject))
         if found is None:
-            raise RegistryError(SCHEMA_NOT_FOUND, f"schema {number} not found")
-        return found
-
-    def by_guid(self, guid: str) -> RegisteredSchema:
-        try:
-            found = self.catalogue.by_guid(UUID(guid))
-        except ValueError:
-            found = None
-        if found is None:
-            raise RegistryError(SCHEMA_NOT_FOUND, f"schema {guid[:40]} not found")
+            self._checks.parsed(state, schema)
+            state.versions(subject, deleted=deleted)
+            raise RegistryError(SCHEMA_NOT_FOUND, "schema not found")
         return found
 
     def formatted(self, schema: RegisteredSchema, format_name: str) -> str:
         """The text of a schema, or what `format=` asks for: `serialized` is the descriptor of a Protobuf schema."""
         if format_name == "serialized" and schema.type is SchemaType.PROTOBUF:
-            return base64.b64encode(self.parsed(schema).content.SerializeToString()).decode()
+            found = self._checks.parsed(self.state(), schema)
+            return base64.b64encode(found.content.SerializeToString()).decode()
         return schema.text
 
-    def uses(self, number: int, context: str, *, deleted: bool = False) -> list[SubjectVersion]:
-        """The subjects and versions that have an id."""
-        return [
-            one
-            for subject in self.catalogue.subjects(deleted=deleted)
-            if context_of(subject) == context
-            for one in self.catalogue.versions(subject, deleted=deleted)
-            if one.schema.id == number
-        ]
-
-    def referrers(self, subject: str, version: int) -> list[int]:
-        """The ids of living schemas that refer to a version."""
-        found = set()
-        for name in self.catalogue.subjects():
-            for one in self.catalogue.versions(name):
-                for reference in one.schema.references:
-                    if (in_context(reference.subject, one.schema.context), reference.version) == (subject, version):
-                        found.add(one.schema.id)
-        return sorted(number for number in found if number is not None)
-
-    def look_up(self, subject: str, given: Given, *, deleted: bool = False, normalize: bool = False) -> SubjectVersion:
-        """The version of a subject that has this schema."""
-        found = self.versions(subject, deleted=True)
-        if not deleted and all(one.deleted for one in found):
-            raise RegistryError(SUBJECT_NOT_FOUND, f"subject {subject!r} not found")
-        there = [one for one in found if deleted or not one.deleted]
-        same = [one for one in there if same_schema(one.schema, given.schema, normalize=normalize)]
-        if not same:
-            raise RegistryError(SCHEMA_NOT_FOUND, "schema not found")
-        return same[-1]
+    def compare(self, subject: str, given: Given, version: str | None) -> list[str]:
+        """Why a schema does not go with a version of the subject, or with those that its level names."""
+        state = self.state()
+        parsed = self._checks.parsed(state, state.with_numbers(given.schema), is_new=True)
+        level = state.level(subject)
+        earlier = state.catalogue.versions(subject)
+        if version is not None:
+            # Without versions, everything goes with the latest.
+            earlier = [state.version(subject, version)] if earlier or version not in ("latest", "-1") else []
+        elif not level.is_transitive:
+            earlier = earlier[-1:]
+        return self._checks.problems(state, level, parsed, earlier)
 
     # Registering
 
-    def register(self, subject: str, given: Given, *, normalize: bool = False) -> SubjectVersion:
-        """The version of this schema in the subject: one that exists, or a new one."""
+    def register(self, subject: str, given: Given, *, normalize: bool = False) -> tuple[SubjectVersion, bool]:
+        """The version of this schema in the subject, and whether it is new."""
         _check_subject(subject)
-        schema = replace(given.schema, context=context_of(subject))
-        known = self.catalogue.versions(subject)
-        for one in known:
-            if same_schema(one.schema, schema, normalize=normalize) and given.schema.id in (None, -1, one.schema.id):
-                return one
-        mode = self._check_writable(subject)
-        parsed = self.parsed(schema)
-        is_import = mode is Mode.IMPORT
+        if is_context(subject):
+            raise RegistryError(INVALID_SUBJECT, f"{subject!r} is a context: expected the name of a subject after it")
+        for _ in range(_MOST_TRIES):
+            state = self.state()
+            is_normal = normalize or state.is_normalized(subject)
+            schema = state.with_numbers(replace(given.schema, context=context_of(subject)))
+            there = [
+                one
+                for one in state.catalogue.versions(subject)
+                if given.schema.id in (None, -1, one.schema.id) and given.version in (None, -1, one.version)
+            ]
+            known = self._digests.same_version(there, schema, is_normal)
+            if known is not None:
+                return known, False
+            parsed = self._checked(state, subject, given, schema)
+            self._digests.same_id(state, schema, is_normal)
+            with self._changing() as now:
+                if _is_as_checked(state, now, subject, schema):
+                    schema = replace(schema, text=parsed.text if is_normal else schema.text)
+                    return self._append(now, subject, self._with_id(now, schema, is_normal), given.version), True
+        raise RegistryError(STORE_ERROR, f"other clients change subject {subject!r} all the time: try again")
+
+    def _checked(self, state: RegistryState, subject: str, given: Given, schema: RegisteredSchema) -> ParsedSchema:
+        is_import = state.check_writable(subject) is Mode.IMPORT
         if not is_import and (given.schema.id not in (None, -1) or given.version not in (None, -1)):
             raise RegistryError(NOT_PERMITTED, f"subject {subject!r} is not in mode IMPORT: leave out id and version")
+        parsed = self._checks.parsed(state, schema, is_new=not is_import)
         if not is_import:
-            self._check_compatible(subject, parsed)
-        text = parsed.text if normalize else schema.text
-        made = self._with_id(replace(schema, text=text), normalize, given.schema.id if is_import else None)
-        latest = max((one.version for one in self.catalogue.versions(subject, deleted=True)), default=0)
-        version = given.version if is_import and given.version not in (None, -1) else latest + 1
-        assert version is not None
-        made = made if made.guid is not None else replace(made, guid=schema_guid(made))
-        self._log.append([(schema_key(subject, version), _value(SubjectVersion(subject, version, made)))])
-        if not any(one.version == version and one.schema.id == made.id for one in self.catalogue.versions(subject)):
-            raise RegistryError(STORE_ERROR, f"schema {made.id} cannot be kept: the log says why")
-        return SubjectVersion(subject, version, made)
+            level = state.level(subject)
+            earlier = state.catalogue.versions(subject)
+            found = self._checks.problems(state, level, parsed, earlier if level.is_transitive else earlier[-1:])
+            if found:
+                raise RegistryError(INCOMPATIBLE_SCHEMA, f"the schema is not {level}: {'; '.join(found)[:4000]}")
+        return parsed
 
-    def parsed(self, schema: RegisteredSchema) -> ParsedSchema:
-        try:
-            return parse(schema, self.catalogue.resolve(schema))
-        except SchemaError as error:
-            raise RegistryError(INVALID_SCHEMA, f"invalid schema: {error}") from error
-
-    def _with_id(self, schema: RegisteredSchema, normalize: bool, wanted: int | None) -> RegisteredSchema:
+    def _with_id(self, state: RegistryState, schema: RegisteredSchema, normalize: bool) -> RegisteredSchema:
         """The schema with an id: the one that the context has, with its text, or a new one.
 
         An id has one text: readers of `_schemas` refuse a record that gives it another, if only by white space.
         """
-        known = {number: self.catalogue.by_id(number, schema.context) for number in self.catalogue.ids(schema.context)}
-        if wanted not in (None, -1):
-            there = known.get(wanted)
-            if there is not None and not same_schema(there, schema, normalize=normalize):
-                raise RegistryError(ID_DOES_NOT_MATCH, f"id {wanted} belongs to another schema")
-            return there or replace(schema, id=wanted, guid=None)
-        for there in known.values():
-            if there is not None and same_schema(there, schema, normalize=normalize):
+        there = self._digests.same_id(state, schema, normalize)
+        if schema.id in (None, -1):
+            if there is not None:
                 return there
-        return replace(schema, id=max(known, default=0) + 1, guid=None)
+            number = state.last_ids.get(schema.context, 0) + 1
+        else:
+            number = schema.id or 0
+            taken = state.catalogue.by_id(number, schema.context)
+            if taken is not None:
+                # Two ids may have one schema, if they were imported.
+                if not self._digests.are_same(taken, schema, normalize):
+                    raise RegistryError(ID_DOES_NOT_MATCH, f"id {number} belongs to another schema")
+                return taken
+        if number > MAX_VERSION:
+            raise RegistryError(STORE_ERROR, f"the context has no id left: its largest is {MAX_VERSION}")
+        _check_room(state, schema)
+        made = replace(schema, id=number, guid=None)
+        return replace(made, guid=schema_guid(made))
 
-    # Comparing
-
-    def _check_compatible(self, subject: str, new: ParsedSchema) -> None:
-        level = self.level(subject)
-        earlier = self.catalogue.versions(subject)
-        found = self.compare(level, new, earlier if level.is_transitive else earlier[-1:])
-        if found:
-            raise RegistryError(INCOMPATIBLE_SCHEMA, f"the schema is not {level}: {'; '.join(found)[:4000]}")
-
-    def compare(self, level: Level, new: ParsedSchema, earlier: list[SubjectVersion]) -> list[str]:
-        """Why a schema does not go with earlier versions. The newest is compared first."""
-        # Other requests wait meanwhile.
-        work = Work(versions=len(earlier))
-        for one in reversed(earlier):
-            try:
-                work.add_text(one.schema.text)
-                found = level.problems(new, parse(one.schema, self.catalogue.resolve(one.schema)), work)
-            except SchemaError as error:
-                return [f"version {one.version} cannot be compared: {error}"]
-            if found:
-                return [f"version {one.version}: {why}" for why in found]
-        return []
+    def _append(
+        self, state: RegistryState, subject: str, schema: RegisteredSchema, version: int | None
+    ) -> SubjectVersion:
+        if version in (None, -1):
+            latest = max((one.version for one in state.catalogue.versions(subject, deleted=True)), default=0)
+            version = latest + 1
+        assert version is not None
+        made = SubjectVersion(subject, version, schema)
+        self._log.append([(schema_key(subject, version), schema_value(made))])
+        there = self._log.state.catalogue.versions(subject)
+        if not any(one.version == version and one.schema.id == schema.id for one in there):
+            raise RegistryError(STORE_ERROR, f"schema {schema.id} cannot be kept: the log says why")
+        return made
 
     # Deleting
 
     def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
-        self._check_writable(subject)
-        found = self.catalogue.versions(subject, deleted=True)
-        if not found:
-            raise RegistryError(SUBJECT_NOT_FOUND, f"subject {subject!r} not found")
-        living = [one for one in found if not one.deleted]
-        if permanent:
-            if living:
+        with self._changing() as state:
+            state.check_writable(subject)
+            found = state.versions(subject, deleted=True)
+            living = [one for one in found if not one.deleted]
+            if permanent:
+                if living:
+                    raise RegistryError(
+                        SUBJECT_NOT_SOFT_DELETED, f"delete subject {subject!r} first without permanent=true"
+                    )
+                _check_unreferenced(state, found)
+                self._log.append([(schema_key(subject, one.version), None) for one in found])
+                return [one.version for one in found]
+            if not living:
                 raise RegistryError(
-                    SUBJECT_NOT_SOFT_DELETED, f"delete subject {subject!r} first without permanent=true"
+                    SUBJECT_SOFT_DELETED, f"subject {subject!r} is deleted; permanent=true removes it for good"
                 )
-            self._check_unreferenced(subject, found)
-            self._log.append([(schema_key(subject, one.version), None) for one in found])
-            return [one.version for one in found]
-        if not living:
-            raise RegistryError(
-                SUBJECT_SOFT_DELETED, f"subject {subject!r} is deleted; permanent=true removes it for good"
-            )
-        self._check_unreferenced(subject, living)
-        records: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = [
-            (subject_key("DELETE_SUBJECT", subject), {"subject": subject, "version": living[-1].version})
-        ]
-        if subject in self._log.compatibility:
-            records.append((subject_key("CONFIG", subject), None))
-        if subject in self._log.modes:
-            records.append((subject_key("MODE", subject), None))
-        self._log.append(records)
-        return [one.version for one in living]
+            _check_unreferenced(state, living)
+            records: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = [
+                (subject_key("DELETE_SUBJECT", subject), {"subject": subject, "version": living[-1].version})
+            ]
+            if subject in state.levels or subject in state.normalizes:
+                records.append((subject_key("CONFIG", subject), None))
+            if subject in state.modes:
+                records.append((subject_key("MODE", subject), None))
+            self._log.append(records)
+            return [one.version for one in living]
 
     def delete_version(self, subject: str, version: str, *, permanent: bool) -> int:
-        self._check_writable(subject)
-        one = self.version(subject, version, deleted=True)
-        if permanent and not one.deleted:
-            raise RegistryError(
-                VERSION_NOT_SOFT_DELETED,
-                f"delete version {one.version} of subject {subject!r} first without permanent=true",
-            )
-        if not permanent and one.deleted:
-            raise RegistryError(
-                VERSION_SOFT_DELETED,
-                f"version {one.version} of subject {subject!r} is deleted; permanent=true removes it for good",
-            )
-        self._check_unreferenced(subject, [one])
-        value = None if permanent else _value(replace(one, deleted=True))
-        self._log.append([(schema_key(subject, one.version), value)])
-        return one.version
-
-    def _check_unreferenced(self, subject: str, versions: list[SubjectVersion]) -> None:
-        for one in versions:
-            if self.referrers(subject, one.version):
+        with self._changing() as state:
+            state.check_writable(subject)
+            one = state.version(subject, version, deleted=True)
+            if permanent and not one.deleted:
                 raise RegistryError(
-                    REFERENCE_EXISTS, f"other schemas refer to version {one.version} of subject {subject!r}"
+                    VERSION_NOT_SOFT_DELETED,
+                    f"delete version {one.version} of subject {subject!r} first without permanent=true",
                 )
+            if not permanent and one.deleted:
+                raise RegistryError(
+                    VERSION_SOFT_DELETED,
+                    f"version {one.version} of subject {subject!r} is deleted; permanent=true removes it for good",
+                )
+            _check_unreferenced(state, [one])
+            value = None if permanent else schema_value(replace(one, deleted=True))
+            self._log.append([(schema_key(subject, one.version), value)])
+            return one.version
 
     # Configs
 
-    def level(self, subject: str) -> Level:
-        """What holds for a subject."""
-        own = self._log.compatibility
-        return Level.of(own.get(subject, own.get(GLOBAL, Level.BACKWARD)))
-
-    def own_level(self, subject: str) -> Level:
-        found = self._log.compatibility.get(subject)
-        if found is None and subject != GLOBAL:
-            raise RegistryError(
-                COMPATIBILITY_NOT_CONFIGURED, f"subject {subject!r} has no compatibility level of its own"
-            )
-        return Level.of(found or Level.BACKWARD)
-
-    def set_level(self, subject: str, level: Level) -> None:
+    def set_config(self, subject: str, level: Level | None, normalize: bool | None) -> dict[str, Any]:
+        """Set what is not None; the rest stays. Returns what the subject, context or registry has now."""
         if subject != GLOBAL:
             _check_subject(subject)
-        self._check_writable(subject)
-        self._log.append([(subject_key("CONFIG", subject), {"compatibilityLevel": str(level)})])
+        with self._changing() as state:
+            state.check_writable(subject)
+            fields: dict[str, Any] = {}
+            if level is not None or subject in state.levels:
+                fields["compatibilityLevel"] = str(level or state.levels[subject])
+            if normalize is not None or subject in state.normalizes:
+                fields["normalize"] = state.normalizes[subject] if normalize is None else normalize
+            self._log.append([(subject_key("CONFIG", subject), fields)])
+            return fields
 
-    def reset_level(self, subject: str) -> Level:
-        """To the global one, or the global one to its default. Returns what it was."""
-        before = self.own_level(subject)
-        self._check_writable(subject)
-        self._log.append([(subject_key("CONFIG", subject), None)])
-        return before
-
-    def mode(self, subject: str) -> Mode:
-        """What holds for a subject."""
-        own = self._log.modes
-        for_all = Mode.of(own.get(GLOBAL, Mode.READWRITE))
-        return for_all if for_all is Mode.READONLY_OVERRIDE else Mode.of(own.get(subject, for_all))
-
-    def own_mode(self, subject: str) -> Mode:
-        found = self._log.modes.get(subject)
-        if found is None and subject != GLOBAL:
-            raise RegistryError(MODE_NOT_CONFIGURED, f"subject {subject!r} has no mode of its own")
-        return Mode.of(found or Mode.READWRITE)
+    def reset_config(self, subject: str) -> Level:
+        """To that of the context or the registry, or the registry's to its default. Returns the level before."""
+        with self._changing() as state:
+            if subject != GLOBAL and subject not in state.levels and subject not in state.normalizes:
+                raise RegistryError(SUBJECT_NOT_FOUND, f"{name_of(subject)} has no config of its own")
+            before = state.level(subject)
+            state.check_writable(subject)
+            self._log.append([(subject_key("CONFIG", subject), None)])
+            return before
 
     def set_mode(self, subject: str, mode: Mode, *, force: bool) -> None:
         if subject != GLOBAL:
             _check_subject(subject)
-        before = self.mode(subject)
-        if mode is Mode.IMPORT and before is not Mode.IMPORT and not force:
-            has_schemas = self.catalogue.versions(subject) if subject != GLOBAL else self.catalogue.subjects()
-            if has_schemas:
-                raise RegistryError(NOT_PERMITTED, "there are schemas: mode IMPORT needs force=true")
-        self._log.append([(subject_key("MODE", subject), {"mode": str(mode)})])
+        with self._changing() as state:
+            if mode is Mode.IMPORT and state.mode(subject) is not Mode.IMPORT and not force:
+                has_schemas = any(
+                    subject in (GLOBAL, name) or (is_context(subject) and context_of(name) == context_of(subject))
+                    for name in state.catalogue.subjects()
+                )
+                if has_schemas:
+                    raise RegistryError(NOT_PERMITTED, "there are schemas: mode IMPORT needs force=true")
+            self._log.append([(subject_key("MODE", subject), {"mode": str(mode)})])
 
     def reset_mode(self, subject: str) -> Mode:
-        before = self.own_mode(subject)
-        self._log.append([(subject_key("MODE", subject), None)])
-        return before
-
-    def _check_writable(self, subject: str) -> Mode:
-        mode = self.mode(subject)
-        if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
-            what = "the registry" if subject == GLOBAL else f"subject {subject!r}"
-            raise RegistryError(NOT_PERMITTED, f"{what} is in mode {mode}")
-        return mode
+        with self._changing() as state:
+            if subject != GLOBAL and subject not in state.modes:
+                raise RegistryError(SUBJECT_NOT_FOUND, f"{name_of(subject)} has no mode of its own")
+            before = state.own_mode(subject)
+            self._log.append([(subject_key("MODE", subject), None)])
+            return before
 
 
-def version_number(text: str) -> int:
-    """-1 for the latest."""
-    if text in (LATEST, "-1"):
-        return -1
-    if text.isdecimal() and len(text) <= 10 and 1 <= int(text) <= MAX_VERSION:
-        return int(text)
-    raise RegistryError(
-        INVALID_VERSION, f"expected a version from 1 to {MAX_VERSION} or {LATEST!r}; found {text[:40]!r}"
+def _is_as_checked(before: RegistryState, now: RegistryState, subject: str, schema: RegisteredSchema) -> bool:
+    """Whether all that a check of a new version depends on is as it was."""
+    if now is before:
+        return True
+    try:
+        references = now.catalogue.resolve(schema)
+    except SchemaError:
+        return False
+    return (
+        references == before.catalogue.resolve(schema)
+        and (now.level(subject), now.mode(subject)) == (before.level(subject), before.mode(subject))
+        and now.is_normalized(subject) == before.is_normalized(subject)
+        and now.catalogue.versions(subject, deleted=True) == before.catalogue.versions(subject, deleted=True)
     )
 
 
-def schema_guid(schema: RegisteredSchema) -> UUID:
-    """The same for the same schema everywhere: it is made of the MD5 of its text and references."""
-    digest = hashlib.md5(schema.text.encode(), usedforsecurity=False)
-    for reference in schema.references:
-        digest.update(f"{reference.name}\0{reference.subject}\0{reference.version}\0".encode())
-    return UUID(bytes=digest.digest())
+def _check_room(state: RegistryState, schema: RegisteredSchema) -> None:
+    """Before a schema with a new id is appended: what is in the topic always loads."""
+    if not state.catalogue.has_room_for(schema):
+        raise RegistryError(
+            NOT_PERMITTED,
+            f"the registry is full: it takes {MAX_SCHEMAS:,} schemas and {MAX_CATALOGUE_BYTES >> 20} MiB of their "
+            "texts; delete subjects for good that are not read any more",
+        )
 
 
-def _value(one: SubjectVersion) -> dict[str, Any]:
-    schema = one.schema
-    fields: dict[str, Any] = {"subject": one.subject, "version": one.version, "id": schema.id}
-    if schema.guid is not None:
-        fields["guid"] = str(schema.guid)
-    if schema.type != "AVRO":
-        fields["schemaType"] = str(schema.type)
-    if schema.references:
-        fields["references"] = [
-            {"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references
-        ]
-    return {**fields, "schema": schema.text, "deleted": one.deleted}
+def _check_unreferenced(state: RegistryState, versions: list[SubjectVersion]) -> None:
+    """Versions that are deleted together may refer to one another."""
+    referrers = state.referrers()
+    deleted = {(one.subject, one.version) for one in versions}
+    for one in versions:
+        for each in referrers.get((one.subject, one.version), ()):
+            if (each.subject, each.version) not in deleted:
+                raise RegistryError(
+                    REFERENCE_EXISTS,
+                    f"subject {each.subject!r} version {each.version} refers to version {one.version} of subject "
+                    f"{one.subject!r}",
+                )
 
 
 def _check_subject(subject: str) -> None:

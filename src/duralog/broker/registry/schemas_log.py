@@ -11,17 +11,19 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from duralog.broker.registry.answers import STORE_ERROR, RegistryError
+from duralog.broker.registry.answers import STORE_ERROR, TOO_LARGE, RegistryError
+from duralog.broker.registry.state import RegistryState
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partitions
 from duralog.broker.topics.topics import TopicCallback, Topics, TopicView
-from duralog.errors import DuralogError, SchemaError
+from duralog.errors import DuralogError, RecordTooLarge, SchemaError
 from duralog.format.record import Record
-from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.schemas_topic import SCHEMAS_TOPIC, SchemasTopic
 from duralog.storage.log.readable_log import ReadableLog
 
 _LONGEST_APPEND_SECONDS = 30.0
+_RECORDS_PER_BATCH = 100
+"""Keys have a few bytes up to some KiB: a batch of them stays below `max.message.bytes`."""
 
 
 class SchemasLog:
@@ -40,23 +42,27 @@ class SchemasLog:
 
     def _forget(self) -> None:
         self._next_offset = 0
-        self._topic = SchemasTopic()
-        self._catalogue: SchemaCatalogue | None = None
+        # What was deleted for good is not served, and takes no memory.
+        self._topic = SchemasTopic(keeps_dropped=False)
+        self._state: RegistryState | None = None
 
     @property
-    def compatibility(self) -> Mapping[str, str]:
-        """The level of a subject, or of all."""
-        return self._topic.levels
+    def cluster_id(self) -> str:
+        return self._runtime.store.cluster_id or ""
 
     @property
-    def modes(self) -> Mapping[str, str]:
-        return self._topic.modes
-
-    @property
-    def catalogue(self) -> SchemaCatalogue:
-        if self._catalogue is None:
-            self._catalogue = self._topic.catalogue()
-        return self._catalogue
+    def state(self) -> RegistryState:
+        """After what was read last."""
+        if self._state is None:
+            topic = self._topic
+            self._state = RegistryState(
+                catalogue=topic.catalogue(),
+                levels=dict(topic.levels),
+                normalizes=dict(topic.normalizes),
+                modes=dict(topic.modes),
+                last_ids=dict(topic.last_ids),
+            )
+        return self._state
 
     def refresh(self) -> None:
         """Read what was appended since the last time, or all of it if the topic is another one."""
@@ -70,7 +76,7 @@ class SchemasLog:
         for record in log.read(max(self._next_offset, log.start_offset)):
             self._apply(record.key, record.value)
             self._next_offset = record.offset + 1
-        self._catalogue = None
+        self._state = None
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
         try:
@@ -79,7 +85,11 @@ class SchemasLog:
             self._runtime.log_lines.warn("bad record of _schemas", f"a record of {SCHEMAS_TOPIC} is ignored: {error}")
 
     def append(self, records: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> None:
-        """Append keys and values as one batch, and read them back. The topic is created if it does not exist."""
+        """Append keys and values, and read them back. The topic is created if it does not exist.
+
+        Those of a large subject are several batches: if the machine dies between them, a repeated request appends the
+        rest.
+        """
         made = [Record(key=_json(key), value=None if value is None else _json(value)) for key, value in records]
         done: Future[None] = Future()
 
@@ -87,7 +97,8 @@ class SchemasLog:
             try:
                 if isinstance(found, Exception):
                     raise found
-                self._partitions.append_records(SCHEMAS_TOPIC, 0, made)
+                for start in range(0, len(made), _RECORDS_PER_BATCH):
+                    self._partitions.append_records(SCHEMAS_TOPIC, 0, made[start : start + _RECORDS_PER_BATCH])
             except Exception as error:
                 done.set_exception(error)
             else:
@@ -100,17 +111,11 @@ class SchemasLog:
         )
         try:
             done.result(_LONGEST_APPEND_SECONDS)
+        except RecordTooLarge as error:
+            raise RegistryError(TOO_LARGE, f"the schema is too large for the topic {SCHEMAS_TOPIC}: {error}") from error
         except (DuralogError, OSError, TimeoutError) as error:
             raise RegistryError(STORE_ERROR, f"the topic {SCHEMAS_TOPIC} cannot be written: {error}") from error
         self.refresh()
-
-
-def schema_key(subject: str, version: int) -> dict[str, Any]:
-    return {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
-
-
-def subject_key(keytype: str, subject: str | None) -> dict[str, Any]:
-    return {"keytype": keytype, "subject": subject or None, "magic": 0}
 
 
 def _json(fields: Mapping[str, Any]) -> bytes:

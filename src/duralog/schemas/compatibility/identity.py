@@ -17,8 +17,8 @@ from typing import Any
 from duralog.schemas.avro.schema import PRIMITIVES
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType
 
-_MOST_KEPT = 50_000
-"""Digests. Each keeps its text in memory, which mostly the catalogue has, too."""
+_MOST_KEPT = 64
+"""Digests. Each keeps its text in memory."""
 _LARGEST_KEPT = 64 << 10
 
 _MOST_CHARACTERS_OF_NAMES = 32 << 20
@@ -34,10 +34,11 @@ def same_schema(one: RegisteredSchema, other: RegisteredSchema, *, normalize: bo
     """Whether they are equal. `normalize`: the order of a JSON Schema's keywords does not count either."""
     if (one.type, one.references) != (other.type, other.references):
         return False
-    return one.text == other.text or _digest_of(one, normalize) == _digest_of(other, normalize)
+    return one.text == other.text or digest_of(one, normalize) == digest_of(other, normalize)
 
 
-def _digest_of(schema: RegisteredSchema, normalize: bool) -> bytes:
+def digest_of(schema: RegisteredSchema, normalize: bool) -> bytes:
+    """Equal for texts that are the same schema."""
     is_small = len(schema.text) <= _LARGEST_KEPT
     return (_kept if is_small else _digest)(schema.type, schema.text, normalize)
 

