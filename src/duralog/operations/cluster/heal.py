@@ -279,6 +279,13 @@ def _refusal(copy: CopyPlan, request: HealRequest, held: Mapping[str, LockedDire
         return "a directory in an object store can be a source, and is not changed: copy it to a disk and heal it there"
     if copy.location.url not in held:
         return "this process may not write to the directory: it was only read"
+    if copy.conflicts:
+        first, last = copy.conflicts[0]
+        return (
+            f"no copy is whole in the compacted part, and this one lacks records from offset {first} to {last} that"
+            " were removed here and are not elsewhere: keys that were deleted may come back. Read what you need from"
+            " the other copies, or give the directories of a backup, too"
+        )
     orphans = copy.orphans
     if orphans is None:
         return None

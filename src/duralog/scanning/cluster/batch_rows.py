@@ -10,13 +10,14 @@ What must always be true: the rows of one segment of each copy are in memory at 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duralog.columnar.pieces import ByteSource
+from duralog.columnar.pieces import ByteSource, Piece, read_pieces
 from duralog.errors import DuralogError
 from duralog.format.filenames import FileKind
 from duralog.kernels.columns import BATCH_DTYPE
@@ -102,6 +103,19 @@ class CopyRows:
         first, last = np.searchsorted(rows["last_offset"], [start_offset, end_offset])
         found: NDArray[Any] = rows[first:last]
         return found
+
+    def pieces(self, base_offset: int, rows: NDArray[Any]) -> Iterator[Piece]:
+        """The bytes of these batches of a segment; those of other batches may lie between them."""
+        if not len(rows):
+            return
+        segment = self._segments[self.bases.index(base_offset)]
+        ends = rows["position"] + rows["size"]
+        breaks = np.flatnonzero(rows["position"][1:] != ends[:-1]) + 1
+        try:
+            for first, last in zip([0, *breaks.tolist()], [*(breaks - 1).tolist(), len(rows) - 1], strict=True):
+                yield from read_pieces(segment.file, start=int(rows["position"][first]), end=int(ends[last]))
+        finally:
+            segment.let_go()
 
     def has_contents(self, row: Any) -> bool:
         """Whether the contents of another copy's batch are here, among the offsets that are missing before it."""

@@ -2,7 +2,8 @@
 
 The partition is read in windows of offsets, cut where any copy starts a segment. `healed_batches` says which batches
 the log has in a window; a copy keeps those of them that it has, and gets the others. What it has besides is dropped.
-Compacted logs are read twice as far as they were compacted, to find a copy that is sound there.
+Compacted logs are read before as far as they were compacted, to find what each copy should have there
+(`compacted_part`).
 """
 
 from __future__ import annotations
@@ -20,22 +21,21 @@ from duralog.config.definitions import INT32_MAX
 from duralog.format.checkpoints import EpochStart
 from duralog.format.uuids import RESERVED_DIRECTORIES
 from duralog.scanning.cluster.batch_rows import CopyRows, DamagedRange, keys
-from duralog.scanning.cluster.choice import divergence
 from duralog.scanning.cluster.cluster import Cluster, Copies
+from duralog.scanning.cluster.compacted_part import CompactedPart, belonging_of
 from duralog.scanning.cluster.directory import ClusterDirectory
 from duralog.scanning.cluster.heal_plan import CopyPlan, Part, PartitionPlan
 from duralog.scanning.cluster.healed_batches import (
     CONTENT,
     NOWHERE,
-    Belonging,
     DenseLog,
-    filled_where_damaged,
+    gaps,
     joined,
     nothing,
     without_misplaced,
 )
 from duralog.scanning.cluster.healed_segments import KeptCopy, Orphan, WindowParts, copy_plan
-from duralog.scanning.cluster.offset_sets import merged
+from duralog.scanning.cluster.offset_sets import merged, without
 from duralog.scanning.cluster.problems import Problem, ProblemKind
 
 _LARGE_BYTES = 16 << 20
@@ -63,6 +63,8 @@ class _Target:
     windows: list[WindowParts] = field(default_factory=list)
     orphans: list[Orphan] = field(default_factory=list)
     damage: list[DamagedRange] = field(default_factory=list)
+    reached: int = 0
+    """The end of what it should have so far."""
 
 
 class _Planning:
@@ -74,17 +76,8 @@ class _Planning:
             CopyRows(copy, number, is_preallocated=self._config.preallocate)
             for number, copy in enumerate(copies.copies)
         ]
-        chosen = copies.chosen.state
-        self._dense_from = NOWHERE if copies.dense_from is None else copies.dense_from
-        self._belonging = Belonging(
-            epochs=choice.epochs,
-            own_epochs=tuple(copy.state.epochs for copy in copies.copies),
-            dense_from=self._dense_from,
-            limits=tuple(
-                NOWHERE if number == choice.copy else divergence(copy.state, chosen)
-                for number, copy in enumerate(copies.copies)
-            ),
-        )
+        self._belonging = belonging_of(copies)
+        self._dense_from = self._belonging.dense_from
         self._order = sorted(
             range(len(copies.copies)), key=lambda number: (number != choice.copy, -choice.agreed[number], number)
         )
@@ -93,8 +86,12 @@ class _Planning:
         """Of the batches so far."""
         self._problems = [problem for problem in copies.problems if problem.kind is not ProblemKind.CUT]
         self._targets = list(_targets(cluster, copies, self._rows, self._problems.append))
-        self._compacted = _Compacted(self._rows, self._belonging, self._order, self._dense_from)
-        self._compacted.survey(self.windows())
+        self._compacted = CompactedPart(copies, self._rows, self._belonging, self._order)
+        self._compacted.survey()
+        self._lost_before = self._compacted.lost(choice.start_offset, choice.high_watermark)
+        self._most_cleaned = max(copy.state.cleaned_to or 0 for copy in copies.copies)
+        self._gap_end = 0
+        """Where the last offsets end that a copy lacks afterwards, and that a cleaner may have removed."""
 
     def windows(self) -> Iterator[tuple[int, int]]:
         bounds = {base for rows in self._rows for base in rows.bases}
@@ -126,6 +123,8 @@ class _Planning:
             number = None if target.rows is None else target.rows.number
             own = nothing() if number is None else by_copy[number]
             wanted = dense if is_dense else self._compacted.wanted(number, belonging)
+            if not is_dense:
+                self._note_gaps(target, wanted)
             spare = self._place(target, start, own, _from(wanted, own, target.start_offset))
             if number is not None and len(misplaced[number]):
                 spare = spare[~np.isin(keys(spare), keys(misplaced[number]))]
@@ -140,6 +139,16 @@ class _Planning:
             return [rows.between(start, end) for rows in self._rows]
         with ThreadPoolExecutor(len(self._rows), thread_name_prefix="duralog-compare") as pool:
             return list(pool.map(lambda rows: rows.between(start, end), self._rows))
+
+    def _note_gaps(self, target: _Target, wanted: NDArray[Any]) -> None:
+        """Checkpoints must cover what a cleaner has removed: otherwise, the next comparison takes it for lost."""
+        if not len(wanted):
+            return
+        last = int(wanted["last_offset"][-1])
+        for low, high, _ in gaps(wanted, max(target.reached, target.start_offset), last):
+            if without((low, high), self._lost_before):
+                self._gap_end = max(self._gap_end, high + 1)
+        target.reached = last + 1
 
     def _misplaced(self, number: int, belonging: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The batches of a copy at an offset that cannot be theirs. The checksum does not cover it.
@@ -189,8 +198,10 @@ class _Planning:
             number = target.rows.number
             belongs = self._belonging.mask(number, spare)
             if not is_dense:
-                # A cleaner has left other batches: only those of another history are orphans.
-                spare, belongs = spare[~belongs], belongs[~belongs]
+                # A cleaner has left other batches: only those of another history are orphans, and those with records
+                # that may have been removed or not.
+                is_orphan = ~belongs | self._is_doubtful(number, spare)
+                spare, belongs = spare[is_orphan], belongs[is_orphan] & False
             # One leader writes in an epoch. If two copies have the same batches of an epoch, and the chosen one has
             # others, it is the chosen one that is not a copy of this partition.
             others = [keys(rows) for other, rows in left if other is not target]
@@ -202,6 +213,13 @@ class _Planning:
                 Orphan(first, last, bool(place < below), shared)
                 for place, ((first, last), shared) in enumerate(zip(offsets, is_shared.tolist(), strict=True))
             ]
+
+    def _is_doubtful(self, number: int, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        donor = self._compacted.donor(number)
+        found = np.zeros(len(rows), np.bool_)
+        for first, last in () if donor is None else donor.doubtful:
+            found |= (rows["base_offset"] <= last) & (rows["last_offset"] >= first)
+        return found
 
     def plan(self) -> PartitionPlan:
         copies, choice = self._copies, self._copies.choice
@@ -215,7 +233,8 @@ class _Planning:
         # Also before the first batch that any copy has, and after the last one.
         ends = [(max(low, self._dense_from), min(min(rows.bases) for rows in self._rows) - 1)]
         ends += [(max(self._log.reached, self._dense_from), end - 1), (end, choice.high_watermark - 1)]
-        lost = [(first, min(last, choice.high_watermark - 1)) for first, last in (*self._log.lost, *ends)]
+        known = (*self._lost_before, *self._log.lost, *ends)
+        lost = [(first, min(last, choice.high_watermark - 1)) for first, last in known]
         return PartitionPlan(
             partition=copies.partition,
             topic_id=next((copy.topic_id for copy in copies.copies if copy.topic_id is not None), None),
@@ -253,11 +272,13 @@ class _Planning:
             return None
         limit = NOWHERE if found.number is None else self._belonging.limits[found.number]
         diverges_at = None if limit == NOWHERE else limit
-        return replace(found, cleaned_to=self._cleaned_to(found), diverges_at=diverges_at)
+        conflicts = () if found.number is None else tuple(self._compacted.conflicts.get(found.number, ()))
+        return replace(found, cleaned_to=self._cleaned_to(found), diverges_at=diverges_at, conflicts=conflicts)
 
     def _cleaned_to(self, plan: CopyPlan) -> int | None:
         origin = self._compacted.origin(plan.number)
         known = None if origin is None else self._copies.copies[origin].state.cleaned_to
+        known = max(known or 0, min(self._gap_end, self._most_cleaned)) or None
         if known is None:
             return None
         return known if plan.truncated is None else min(known, plan.truncated.offset)
@@ -268,67 +289,6 @@ class _Planning:
         number, copy = target.rows.number, target.rows.copy
         is_whole = copy.checkpoint_epochs[-1:] == copy.state.epochs[-1:]
         return is_whole and self._belonging.limits[number] >= copy.state.end_offset
-
-
-class _Compacted:
-    """The part of a log that cleaners have been at: which copies are sound there, and what the others get."""
-
-    def __init__(self, rows: Sequence[CopyRows], belonging: Belonging, order: Sequence[int], end_offset: int) -> None:
-        self._rows = rows
-        self._belonging = belonging
-        self._order = order
-        self._end = end_offset
-        self._ends = [0] * len(rows)
-        """Where each copy's own part of the log ends."""
-        self._damage: list[list[tuple[int, int]]] = [[] for _ in rows]
-        self._is_sound = [True] * len(rows)
-        self._donor: int | None = None
-
-    def survey(self, windows: Iterator[tuple[int, int]]) -> None:
-        for start, end in windows:
-            if start >= self._end:
-                break
-            for number, rows in enumerate(self._rows):
-                found = rows.between(start, end)
-                mask = self._belonging.mask(number, found)
-                if not mask.all():
-                    self._is_sound[number] = False
-                    found = found[mask]
-                if len(found):
-                    self._ends[number] = int(found["last_offset"][-1]) + 1
-                if start in rows.bases:
-                    for damage in rows.segment(start).damage:
-                        self._note(number, damage)
-        for number, rows in enumerate(self._rows):
-            state = rows.copy.state
-            self._is_sound[number] &= state.log_start_offset >= state.start_offset
-        sound = [number for number in self._order if self._is_sound[number]]
-        if sound:
-            self._donor = max(sound, key=lambda number: (self._ends[number], -self._order.index(number)))
-
-    def _note(self, number: int, damage: DamagedRange) -> None:
-        is_tail = damage.next_offset is None and damage.segment == self._rows[number].active_base
-        if damage.first_offset < self._end and not is_tail:
-            self._is_sound[number] = False
-            self._damage[number].append((damage.first_offset, (damage.next_offset or self._end) - 1))
-
-    def origin(self, number: int | None) -> int | None:
-        """The copy whose cleaner has made what a copy has afterwards; None if it is made of several."""
-        return number if number is not None and self._is_sound[number] else self._donor
-
-    def wanted(self, number: int | None, belonging: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """The batches of a window that a copy should have."""
-        donated = belonging[self._donor if self._donor is not None else self._order[0]]
-        if number is None:
-            return donated
-        own = belonging[number]
-        if self._is_sound[number]:
-            return joined(own, donated[donated["base_offset"] >= self._ends[number]])
-        if self._donor is not None:
-            return donated
-        for other in self._order:
-            own = filled_where_damaged(own, belonging[other], self._damage[number]) if other != number else own
-        return joined(own, donated[donated["base_offset"] >= self._ends[number]])
 
 
 def _targets(

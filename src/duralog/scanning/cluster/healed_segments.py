@@ -156,6 +156,8 @@ def _segments(kept: KeptCopy) -> list[PlannedSegment]:
             end = found[-1][1][-1].last_offset + 1 if found else 0
             begin = None if pending is None or part.first_offset < pending else max(pending, end)
             is_first = part.copy != kept.number and part.start == 0 and part.segment == window.start_offset
+            # Of several copies, each may have a first batch of the segment: they share one.
+            is_first = is_first and (not found or found[-1][0] < part.segment >= end)
             if begin is None and is_first and last_own.get(own_base, -1) < window.start_offset:
                 begin = part.segment
             if begin is None:

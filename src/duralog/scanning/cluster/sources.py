@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -21,12 +21,14 @@ from duralog.format.index_entries import AbortedTransaction
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.choice import Part
 from duralog.scanning.cluster.cluster import Cluster, Copies
+from duralog.scanning.cluster.compacted_source import MixedPart, compacted_source, mixed_part
 from duralog.scanning.cluster.directory import Copy
 from duralog.scanning.cluster.explained import ExplainedPartition, explained
 from duralog.scanning.cluster.offset_sets import Ranges, without
 from duralog.scanning.cluster.problems import LOST_ADVICE, Problem
 from duralog.scanning.offset_ranges import OffsetRange, OnDataLoss, report_loss
 from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES, Aborted, packed, plan, task_weight
+from duralog.scanning.remote_work import side_by_side
 from duralog.scanning.slices import DataLoss, LogSources, Slice, Source
 from duralog.scanning.time_range import ANY_TIME, TimeRange
 from duralog.storage.log.isolation import Isolation
@@ -70,6 +72,8 @@ class ClusterPlan:
     sources: Mapping[TopicPartition, LogSources]
     healed: tuple[HealedRange, ...]
     """What is planned from other than the chosen copies, since these end too early."""
+    mixed: tuple[MixedPart, ...] = ()
+    """Compacted parts of which no copy is whole."""
     explained: tuple[ExplainedPartition, ...] = field(default=(), repr=False)
     """Which copy of each partition is read, why, and what the others have."""
 
@@ -88,6 +92,7 @@ class ClusterPlan:
             "slices": len(self.slices),
             "tasks": len(self.tasks),
             "healed": [each.to_dict() for each in self.healed],
+            "mixed": [each.to_dict() for each in self.mixed],
         }
 
     def summary(self) -> str:
@@ -102,7 +107,7 @@ class ClusterPlan:
         lines = [self.summary(), *map(str, self.explained[:_MOST_EXPLAINED])]
         if len(self.explained) > _MOST_EXPLAINED:
             lines.append(f"and {plural(len(self.explained) - _MOST_EXPLAINED, 'partition')} more")
-        return "\n".join([*lines, *map(str, self.healed)])
+        return "\n".join([*lines, *map(str, self.healed), *map(str, self.mixed)])
 
 
 def plan_cluster(
@@ -139,9 +144,15 @@ def plan_ranges(
 
     With `min_slices`, there are about that many tasks at least.
     """
-    wanted = _Wanted(isolation, times, on_data_loss)
+    mixed: list[MixedPart] = []
+    wanted = _Wanted(isolation, times, on_data_loss, mixed.append)
     found = list(loaded(cluster, ranges))
-    parts = {copies.partition: _within(copies, ranges[copies.partition], wanted) for copies in found}
+
+    def parts_of(copies: Copies) -> list[Part]:
+        return _within(copies, ranges[copies.partition], wanted)
+
+    found_parts = side_by_side(parts_of, found, is_remote=cluster.is_remote)
+    parts = {copies.partition: each for copies, each in zip(found, found_parts, strict=True)}
     sources = {copies.partition: sources_of(copies) for copies in found}
     rounds = _rounds(cluster, found, parts)
     aborted = {copies.partition: _aborted(copies, parts[copies.partition], wanted) for copies in found}
@@ -159,6 +170,7 @@ def plan_ranges(
         tasks=tasks,
         sources=sources,
         healed=tuple(each for copies in found for each in _healed_by_plan(copies, parts[copies.partition])),
+        mixed=tuple(sorted(mixed, key=lambda each: (each.topic, each.partition))),
         explained=tuple(map(explained, found)),
     )
 
@@ -207,6 +219,7 @@ class _Wanted:
     isolation: Isolation
     times: TimeRange
     on_data_loss: OnDataLoss | None
+    on_mixed: Callable[[MixedPart], None]
 
 
 def _parts(copies: Copies, isolation: Isolation, *, to_end: bool) -> list[Part]:
@@ -269,7 +282,27 @@ def _within(copies: Copies, wanted: OffsetRange, how: _Wanted) -> list[Part]:
             available_end=there[-1].end_offset if there else copies.choice.start_offset,
         )
         report_loss(loss, how.on_data_loss)
-    return _with_ends_of_transactions(copies, parts, how.isolation)
+    return _of_whole_copy(copies, _with_ends_of_transactions(copies, parts, how.isolation), how)
+
+
+def _of_whole_copy(copies: Copies, parts: list[Part], how: _Wanted) -> list[Part]:
+    """The compacted part from one copy that has all of it, if the chosen one is damaged there."""
+    dense_from = copies.dense_from
+    if not parts or (dense_from is not None and dense_from <= parts[0].start_offset):
+        return parts
+    source = compacted_source(copies)
+    if source is None:
+        return parts
+    start, end = parts[0].start_offset, parts[-1].end_offset
+    upto = min(source.end_offset, end)
+    if source.copy is None or copies.copies[source.copy].state.start_offset > start:
+        how.on_mixed(mixed_part(copies.partition, start, upto))
+        return parts
+    if how.isolation is Isolation.READ_COMMITTED and copies.choice.agreed[source.copy] >= end:
+        # A transaction may begin in one part and end in another.
+        upto = end
+    whole = _clipped([Part(source.copy, start, upto)], OffsetRange(start, end))
+    return [*whole, *_clipped(parts, OffsetRange(max(start, upto), end))]
 
 
 def _clipped(parts: Iterable[Part], wanted: OffsetRange) -> list[Part]:
@@ -393,7 +426,7 @@ def _healed_by_plan(copies: Copies, parts: Sequence[Part]) -> Iterable[HealedRan
     chosen = copies.chosen
     for part in parts:
         if part.copy != copies.choice.copy:
-            reason = "a segment is empty or missing"
+            reason = "a segment is damaged, empty or missing"
             if part.end_offset > chosen.state.end_offset:
                 reason = f"the log ends at offset {chosen.state.end_offset}"
             elif part.start_offset < chosen.state.start_offset:

@@ -1,0 +1,197 @@
+"""Copies of a compacted partition in plain Python: written once, cleaned at different times, fetched late, damaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from duralog import Record
+from duralog.format import record_batch
+from duralog.format.checkpoints import (
+    EpochStart,
+    PartitionOffset,
+    encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
+)
+from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
+from tests.support.cluster.made import TOPIC, write_meta
+
+Rows = dict[int, tuple[bytes, bytes | None]]
+"""Key and value by offset."""
+
+
+@dataclass
+class History:
+    """What producers wrote."""
+
+    batches: list[range] = field(default_factory=list)
+    records: Rows = field(default_factory=dict)
+    segments: list[int] = field(default_factory=list)
+    """Their base offsets."""
+    epochs: list[EpochStart] = field(default_factory=list)
+
+    @classmethod
+    def random(cls, rng: Random) -> History:
+        found = cls()
+        keys = rng.choice((4, 8, 30))
+        offset = 0
+        for segment in range(rng.randint(3, 6)):
+            found.segments.append(offset)
+            if not segment or rng.random() < 0.4:
+                found.epochs.append(EpochStart(segment, offset))
+            for _ in range(rng.randint(2, 5)):
+                count = rng.randint(1, 4)
+                found.batches.append(range(offset, offset + count))
+                for each in found.batches[-1]:
+                    value = None if rng.random() < 0.25 else b"value-%d" % each
+                    found.records[each] = (b"k%d" % rng.randrange(keys), value)
+                offset += count
+        return found
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].stop
+
+    def epoch_at(self, offset: int) -> int:
+        return [entry.epoch for entry in self.epochs if entry.start_offset <= offset][-1]
+
+
+@dataclass
+class ModelCopy:
+    history: History
+    kept: set[int]
+    end: int
+    cleaned_to: int | None = None
+    files: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+    """By base offset, the batches that were written: with their positions."""
+
+    def clean(self, upto: int, *, removes_tombstones: bool) -> None:
+        """As a cleaner does it: of each key, the last record below an offset stays."""
+        latest = {self.history.records[each][0]: each for each in sorted(self.kept) if each < upto}
+        self.kept -= {
+            each
+            for each in self.kept
+            if each < upto
+            and (
+                latest[self.history.records[each][0]] != each
+                or (removes_tombstones and self.history.records[each][1] is None)
+            )
+        }
+        self.cleaned_to = upto
+
+    def rows(self) -> Rows:
+        return {each: self.history.records[each] for each in sorted(self.kept)}
+
+    def write(self, directory: Path, node_id: int, *, high_watermark: int) -> None:
+        folder = directory / f"{TOPIC}-0"
+        folder.mkdir(parents=True)
+        write_meta(directory, node_id)
+        self.files = {}
+        for base, following in zip(self.history.segments, [*self.history.segments[1:], self.history.end], strict=True):
+            if base > self.end or (base == self.end and base):
+                break
+            batches, position = [], 0
+            for batch in self.history.batches:
+                kept = [each for each in batch if each in self.kept]
+                if batch.start < base or batch.start >= following or not kept:
+                    continue
+                data = record_batch.encode(
+                    [
+                        Record(
+                            key=self.history.records[each][0],
+                            value=self.history.records[each][1],
+                            offset=each,
+                            timestamp_ms=1_700_000_000_000 + each,
+                        )
+                        for each in kept
+                    ],
+                    base_offset=batch.start,
+                    last_offset=batch.stop - 1,
+                    leader_epoch=self.history.epoch_at(batch.start),
+                )
+                batches.append((position, data))
+                position += len(data)
+            (folder / f"{base:020}.log").write_bytes(b"".join(data for _, data in batches))
+            self.files[base] = batches
+        epochs = [entry for entry in self.history.epochs if entry.start_offset < self.end]
+        (folder / LEADER_EPOCH_CHECKPOINT).write_bytes(encode_leader_epoch_checkpoint(epochs))
+        watermark = min(high_watermark, self.end)
+        (directory / HIGH_WATERMARK_CHECKPOINT).write_bytes(
+            encode_offset_checkpoint([PartitionOffset(TOPIC, 0, watermark)])
+        )
+        if self.cleaned_to is not None:
+            (directory / CLEANER_OFFSET_CHECKPOINT).write_bytes(
+                encode_offset_checkpoint([PartitionOffset(TOPIC, 0, self.cleaned_to)])
+            )
+
+    def intact(self, directory: Path) -> Rows:
+        """The records of the written batches whose bytes are still where they were."""
+        found: Rows = {}
+        for base, batches in self.files.items():
+            path = directory / f"{TOPIC}-0" / f"{base:020}.log"
+            data = path.read_bytes() if path.exists() else b""
+            for position, batch in batches:
+                if data[position : position + len(batch)] == batch:
+                    header = record_batch.decode_header(batch, 0)
+                    found |= {
+                        each.offset: (each.key, each.value) for each in record_batch.decode_records(batch, header)
+                    }
+        return found
+
+
+def random_copies(rng: Random, history: History) -> list[ModelCopy]:
+    """Some lag, some are cleaned, and some were fetched after the first one had been cleaned."""
+    everything = set(history.records)
+    copies: list[ModelCopy] = []
+    is_compacted = rng.random() < 0.85
+    ends = [batch.stop for batch in history.batches]
+    for number in range(rng.choice((2, 3, 3))):
+        end = history.end if number == 0 or rng.random() < 0.6 else rng.choice(ends)
+        copies.append(ModelCopy(history, {each for each in everything if each < end}, end))
+    if is_compacted:
+        for copy in copies:
+            for removes_tombstones in rng.choice(((), (False,), (True,), (False, True))):
+                able = [base for base in history.segments if (copy.cleaned_to or 1) <= base <= copy.end]
+                if able:
+                    copy.clean(rng.choice(able), removes_tombstones=removes_tombstones)
+        if rng.random() < 0.2:
+            # What a follower fetches from a leader whose cleaner has been there.
+            late, source = copies[-1], copies[0]
+            if late.end < source.end:
+                late.kept |= {each for each in source.kept if each >= late.end}
+                late.end = source.end
+    rng.shuffle(copies)
+    return copies
+
+
+def table(rows: Rows) -> dict[bytes, bytes]:
+    """The newest value of each key that is not deleted."""
+    found = {key: value for _, (key, value) in sorted(rows.items())}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def missing_without_reason(before: Rows, after: Rows, dense_from: int = 0) -> Rows:
+    """The records that are gone although no cleaner would have removed them. It has been below `dense_from` only."""
+    newest = {key: offset for offset, (key, _) in sorted(before.items())}
+    last = {key: offset for offset, (key, _) in sorted(after.items())}
+    return {
+        offset: (key, value)
+        for offset, (key, value) in before.items()
+        if offset not in after
+        and (
+            offset >= dense_from
+            or (newest[key] == offset and last.get(key, -1) < offset and (value is not None or key in last))
+        )
+    }
+
+
+def damage_batch(rng: Random, path: Path, batches: list[tuple[int, bytes]]) -> None:
+    """Damage that a reader notices: a flipped byte that a checksum covers, or a cut in the middle of a batch."""
+    position, data = rng.choice(batches)
+    content = bytearray(path.read_bytes())
+    if rng.random() < 0.7:
+        content[position + rng.randrange(21, len(data))] ^= 1 << rng.randrange(8)
+    else:
+        del content[position + rng.randrange(1, len(data)) :]
+    path.write_bytes(content)
