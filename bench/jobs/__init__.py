@@ -19,6 +19,7 @@ from bench.jobs import (
     recovery,
     restore,
     scan,
+    search,
     spark,
     startup,
     store_open,
@@ -47,6 +48,7 @@ JOBS: dict[str, Job] = {
         *broker.JOBS,
         acls.JOB,
         console.JOB,
+        search.JOB,
         startup.JOB,
     )
 }

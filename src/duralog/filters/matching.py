@@ -1,7 +1,7 @@
 """Which records of an Arrow batch a condition holds for.
 
-Conditions on text are applied to whole columns. JSON is parsed only for the rows that the rest may match, each document
-once; rows whose bytes lack a member's name, or a text that it must equal, are skipped.
+Conditions on text are applied to whole columns. JSON is parsed only for the rows that the rest and their bytes
+(`duralog.filters.json_bytes`) may match, each document once.
 
 Keys and values may also be given decoded, as JSON: paths are then looked up in these, and a text is compared with the
 bytes and with the decoded text.
@@ -9,7 +9,6 @@ bytes and with the decoded text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any as Anything
 
@@ -20,13 +19,14 @@ from numpy.typing import NDArray
 
 from duralog.columnar.schema import HEADERS, KEY, VALUE
 from duralog.filters.conditions import All, Any, Condition, Field, Json, Not, Operator, Text, uses_json
+from duralog.filters.json_bytes import may_match
 from duralog.filters.json_paths import LARGEST_BYTES, compares, find, read_json
 
 Mask = NDArray[np.bool_]
-_PLAIN = re.compile(r"[A-Za-z0-9_ .:-]+")
-"""JSON has no short escape for any of these characters."""
 _FEW_ROWS = 1_000
-_Documents = dict[tuple[Field, str | None], list[Anything]]
+_Rows = NDArray[np.intp]
+_PARSED_AT_ONCE = 250
+"""Documents are many times larger once they are parsed."""
 
 
 class Matcher:
@@ -48,11 +48,13 @@ class Matcher:
         rows = np.flatnonzero(self._possible(self._condition, views, masks))
         if not self._has_json or not len(rows):
             return rows
-        fields = _Fields(views[-1].take(pa.array(rows)))
-        masks = {condition: mask[rows] for condition, mask in masks.items()}
-        held = [self._holds(self._condition, row, fields, masks, {}) for row in range(len(rows))]
-        matching: NDArray[np.intp] = rows[np.array(held, bool)]
-        return matching
+        held = []
+        for first in range(0, len(rows), _PARSED_AT_ONCE):
+            some = rows[first : first + _PARSED_AT_ONCE]
+            documents = _Documents(views[-1].take(pa.array(some)))
+            of_some = {condition: mask[some] for condition, mask in masks.items()}
+            held.append(some[self._held(self._condition, np.arange(len(some)), documents, of_some)])
+        return np.concatenate(held)
 
     def _possible(self, condition: Condition, views: Sequence[pa.RecordBatch], masks: dict[int, Mask]) -> Mask:
         """A superset of the matching rows; exact if the condition has no JSON. Keeps the masks of such parts.
@@ -67,7 +69,9 @@ class Matcher:
                 for more in seen[1:]:
                     mask = mask & more if condition.operator is Operator.DIFFERS else mask | more
             case Json():
-                return _may_have(condition, views[-1])
+                if condition.field is Field.HEADER:
+                    return np.ones(count, bool)
+                return may_match(condition, views[-1].column(str(condition.field)))
             case Not():
                 inner = self._possible(condition.condition, views, masks)
                 mask = np.ones(count, bool) if uses_json(condition) else ~inner
@@ -85,72 +89,80 @@ class Matcher:
             masks[id(condition)] = mask
         return mask
 
-    def _holds(
-        self, condition: Condition, row: int, fields: _Fields, masks: dict[int, Mask], documents: _Documents
-    ) -> bool:
+    def _held(self, condition: Condition, rows: _Rows, documents: _Documents, masks: dict[int, Mask]) -> Mask:
+        """For each of these rows, whether the condition holds."""
         if (mask := masks.get(id(condition))) is not None:
-            return bool(mask[row])
+            return mask[rows]
         match condition:
             case Json():
-                return self._json_holds(condition, row, fields, documents)
+                return self._json_held(condition, rows, documents)
             case Not():
-                return not self._holds(condition.condition, row, fields, masks, documents)
-            case All():
-                return all(self._holds(part, row, fields, masks, documents) for part in condition.conditions)
-            case Any():
-                return any(self._holds(part, row, fields, masks, documents) for part in condition.conditions)
+                return ~self._held(condition.condition, rows, documents, masks)
+            case All() | Any():
+                # A row that is decided is not looked at again.
+                decided = isinstance(condition, Any)
+                held = np.full(len(rows), not decided)
+                for part in condition.conditions:
+                    is_open = np.flatnonzero(held != decided)
+                    held[is_open] = self._held(part, rows[is_open], documents, masks)
+                return held
         raise AssertionError("text has a mask")
 
-    def _json_holds(self, condition: Json, row: int, fields: _Fields, documents: _Documents) -> bool:
-        place = condition.field, condition.header
-        if place not in documents:
-            data = fields.of(row, *place)
-            self.too_large += len([each for each in data if len(each) > LARGEST_BYTES])
-            documents[place] = [read_json(each) for each in data]
-        found = [value for document in documents[place] for value in find(document, condition.path)]
-        if condition.operator is Operator.MATCHES or condition.ignores_case:
-            texts = [value for value in found if isinstance(value, str)]
-            others = condition.operator is Operator.DIFFERS and len(texts) < len(found)
-            return others or bool(
-                texts
-                and _folded(_strings(texts), condition.operator, str(condition.operand), condition.ignores_case).any()
-            )
-        return any(compares(value, condition.operator, condition.operand) for value in found)
+    def _json_held(self, condition: Json, rows: _Rows, documents: _Documents) -> Mask:
+        path, operator, operand = condition.path, condition.operator, condition.operand
+        parsed = documents.of(condition.field, condition.header)
+        found = [[value for document in parsed(row) for value in find(document, path)] for row in rows.tolist()]
+        self.too_large += documents.take_too_large()
+        if operator is not Operator.MATCHES and not condition.ignores_case:
+            return np.array([any(compares(value, operator, operand) for value in values) for values in found], bool)
+        # Texts of all rows at once.
+        texts = [(at, value) for at, values in enumerate(found) for value in values if isinstance(value, str)]
+        held = np.zeros(len(rows), bool)
+        if texts:
+            places = np.array([at for at, _ in texts])
+            is_held = _folded(_strings([text for _, text in texts]), operator, str(operand), condition.ignores_case)
+            held[places[is_held]] = True
+        if operator is Operator.DIFFERS:
+            held |= np.array([any(not isinstance(value, str) for value in values) for values in found], bool)
+        return held
 
 
-class _Fields:
-    """The bytes of fields, row by row. A column is converted to Python objects when it is first used."""
+class _Documents:
+    """The JSON of fields, row by row: converted to Python objects and parsed when it is first used."""
 
     def __init__(self, records: pa.RecordBatch) -> None:
         self._records = records
+        self._parsed: dict[tuple[Field, str | None], dict[int, list[Anything]]] = {}
         self._columns: dict[str, list[Anything]] = {}
+        self._too_large = 0
 
-    def of(self, row: int, field: Field, header: str | None) -> list[bytes]:
+    def of(self, field: Field, header: str | None) -> Callable[[int], list[Anything]]:
+        """What parses the documents of a row: one, or one for each header of a name."""
+        known = self._parsed.setdefault((field, header), {})
         name = HEADERS if field is Field.HEADER else str(field)
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = self._records.column(name).to_pylist()
-        found = column[row]
-        if field is Field.HEADER:
-            return [each["value"] for each in found or () if each["key"] == header and each["value"] is not None]
-        return [] if found is None else [found]
 
+        def parsed(row: int) -> list[Anything]:
+            documents = known.get(row)
+            if documents is None:
+                data = column[row]
+                if field is Field.HEADER:
+                    texts = [each["value"] for each in data or () if each["key"] == header]
+                else:
+                    texts = [data]
+                texts = [each for each in texts if each is not None]
+                self._too_large += sum(len(each) > LARGEST_BYTES for each in texts)
+                documents = known[row] = [read_json(each) for each in texts]
+            return documents
 
-def _may_have(condition: Json, records: pa.RecordBatch) -> Mask:
-    r"""A superset of the matching rows, by the bytes that they must contain: names, and a required text. Characters may
-    be escaped as `\u0061`: a row with such an escape may contain anything.
-    """
-    texts = [step for step in condition.path if isinstance(step, str)]
-    if condition.operator in (Operator.EQUALS, Operator.CONTAINS) and not condition.ignores_case:
-        texts += [condition.operand] if isinstance(condition.operand, str) else []
-    texts = [text for text in texts if _PLAIN.fullmatch(text)]
-    mask = np.ones(records.num_rows, bool)
-    if condition.field is Field.HEADER or not texts:
-        return mask
-    column = records.column(str(condition.field))
-    for text in texts:
-        mask &= _mask(pc.match_substring(column, text))
-    return mask if mask.all() else mask | _mask(pc.match_substring(column, "\\u"))
+        return parsed
+
+    def take_too_large(self) -> int:
+        """How many were too large to be parsed since the last call."""
+        count, self._too_large = self._too_large, 0
+        return count
 
 
 def text_mask(condition: Text, records: pa.RecordBatch) -> Mask:

@@ -156,6 +156,19 @@ def test_what_is_missing_compares_to_nothing() -> None:
     assert matches("$.a exists", b'{"a": null}', b"{}", b"[1]") == [True, False, False]
 
 
+def test_a_number_in_any_notation() -> None:
+    documents = (b'{"a":1.50}', b'{"b":{"a":1.5}}', b'{"a":15E-1}', b'{"a":"1.5"}', b'{"a": 1.4999999999999999999999}')
+    assert matches("$.a = 1.5", *documents) == [True, False, True, False, False]
+    assert matches("$.a < 1.5", *documents) == [False, False, False, False, True]
+    assert matches("$.a >= 1.5", *documents, b'{"a":1e999}') == [True, False, True, False, False, True]
+
+
+def test_all_of_many_rows_are_looked_at() -> None:
+    documents = [b'{"n":%d,"parity":"%s"}' % (n, b"odd" if n % 2 else b"even") for n in range(3_000)]
+    assert matches("$.n >= 1000 and $.parity = odd", *documents) == [n >= 1000 and n % 2 == 1 for n in range(3_000)]
+    assert matches("$.n < 10 or $.parity matches '^e'", *documents) == [n < 10 or n % 2 == 0 for n in range(3_000)]
+
+
 def test_one_of_a_list_is_enough() -> None:
     assert matches("$[*].n > 2", b'[{"n": 1}, {"n": 3}]', b'[{"n": 1}]', b"[]", b'{"n": 3}') == [
         True,
@@ -302,7 +315,8 @@ def plain_json(condition: Json, value: Anything) -> bool:
 
 NAMES = st.sampled_from(["a", "b", "ab"])
 WORDS = st.sampled_from(["", "a", "A", "b", "ab", "aB", "xaby", "."])
-SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.5, 1.5]) | WORDS
+NUMBERS = st.integers(-2, 2) | st.sampled_from([0.5, -1.5, 12.25, 1000, 10**18, 10**30])
+SCALARS = st.none() | st.booleans() | NUMBERS | WORDS
 DOCUMENTS = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
 )
@@ -311,6 +325,21 @@ BYTES = (
     | WORDS.map(str.encode)
     | DOCUMENTS.map(lambda each: json.dumps(each).encode())
     | st.sampled_from([b"\xffab", rb'{"\u0061": "\u0061b"}', rb'{"a": "x\u0061by"}'])
+    | st.sampled_from(
+        [
+            b'{"a" : 1.50}',
+            b'{"a"\n:\t-2 , "b":"a"}',
+            b'{"a":' + b" " * 20 + b"1000}",
+            b'{"a":1e0,"b":0.5E+0}',
+            b'{"a":10e-1, "ab":-0}',
+            b'{"a":1.000000000000000000000000000000}',
+            rb'{"b":"\"a\":1","a":"\"a\""}',
+            b'{"a":1,"b":{"a":2},"a":0.5}',
+            b'{"a"',
+            b'{"a":',
+            b'{"a":1',
+        ]
+    )
 )
 HEADERS = st.lists(st.fixed_dictionaries({"key": NAMES, "value": BYTES}), max_size=2)
 ROWS = st.lists(st.fixed_dictionaries({"key": BYTES, "value": BYTES, "headers": HEADERS}), min_size=1, max_size=6)
@@ -351,10 +380,10 @@ JSONS = (
     )
     | st.builds(
         Json,
-        field=st.just(Field.KEY),
+        field=st.sampled_from([Field.KEY, Field.VALUE]),
         path=PATHS,
         operator=st.sampled_from(sorted(ORDER)),
-        operand=st.integers(-2, 2) | WORDS,
+        operand=NUMBERS | WORDS,
     )
     | st.builds(
         Json, field=st.just(Field.HEADER), header=NAMES, path=PATHS, operator=st.just(Operator.EQUALS), operand=SCALARS
