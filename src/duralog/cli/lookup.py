@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown
-from duralog.cli.voice.option_values import parse_key
 from duralog.cli.voice.options import (
     WHICH,
     AsJson,
@@ -32,6 +31,7 @@ from duralog.cli.voice.payload_options import (
 )
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.config.key_text import parse_key
 
 if TYPE_CHECKING:
     from duralog.cli.dump.decoded_lines import DecodedLines

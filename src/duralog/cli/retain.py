@@ -20,13 +20,12 @@ from duralog.cli.voice.options import (
     Quiet,
     ServerProperties,
     TopicChoices,
-    now_ms,
 )
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.tables import plural, size_text, write_table
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.error_text import printable
-from duralog.config.times import duration_text
+from duralog.config.times import duration_text, now_ms
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ Kafka's files keep milliseconds since 1970 in UTC: so do all commands.
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,6 +35,11 @@ TIME_FORMS = "ISO 8601 (UTC unless it names a zone), milliseconds since 1970, or
 
 class AmbiguousTime(ValueError):
     """Digits that could be a date. The message shows how to write either meaning."""
+
+
+def now_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000
 
 
 def parse_time(text: str, *, now_ms: int) -> int:

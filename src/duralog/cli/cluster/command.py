@@ -21,9 +21,9 @@ from duralog.cli.voice.options import (
     ReadThreads,
     TopicChoices,
     named_values,
-    now_ms,
 )
 from duralog.cli.voice.screen import screen
+from duralog.config.times import now_ms
 
 __all__ = ["cluster_app", "heal", "restore"]
 

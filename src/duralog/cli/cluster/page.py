@@ -6,8 +6,8 @@ limit, the rest is left out. Each mark is a copy; its colour shows the worst fin
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from duralog.cli.stats.svg_charts import WIDTH, svg, text_mark
 from duralog.cli.voice.tables import size_text
 from duralog.config.error_text import printable
 from duralog.config.times import format_time
+from duralog.operations.cluster.copy_states import DAMAGED, EQUAL, OTHER, SHORT, STATES, node_name, states_of
 
 if TYPE_CHECKING:
     from duralog.operations.cluster.verify import ClusterVerifyReport, ComparedPartition, CopyFinding
@@ -24,18 +25,8 @@ _MOST_ROWS = 400
 _MOST_FINDINGS = 500
 _ROW, _HEAD, _LABELS = 16, 22, 250
 _LABEL_CHARACTERS = 40
-
-EQUAL, SHORT, DAMAGED, OTHER = "clean", "kept", "dirty", "active"
-STATES = {
-    EQUAL: "has all batches of the log",
-    SHORT: "ends early, or starts late",
-    OTHER: "has another history",
-    DAMAGED: "is damaged, has holes, or is missing",
-}
-"""In ascending severity."""
-_OF_FINDING = {"lag": SHORT, "cut": SHORT, "divergence": OTHER, "other-topic": OTHER, "stray": OTHER}
-"""All other findings are damage."""
-_RANKS = {state: rank for rank, state in enumerate(STATES)}
+_CLASSES = {EQUAL: "clean", SHORT: "kept", DAMAGED: "dirty", OTHER: "active"}
+"""The classes of the page's style."""
 
 
 def cluster_page(report: ClusterVerifyReport, where: str, now_ms: int) -> str:
@@ -55,7 +46,7 @@ def cluster_page(report: ClusterVerifyReport, where: str, now_ms: int) -> str:
             "A row for each partition, those with findings first, and a column for each node. The copy that consumers"
             " were served has a dot." + (f" {left_out:,} more partitions are not shown." if left_out > 0 else ""),
             chart=_picture(rows[:_MOST_ROWS]),
-            kinds=tuple(STATES.items()),
+            kinds=tuple((_CLASSES[state], text) for state, text in STATES.items()),
             table=Table(("state", "copies"), _counted(rows), numbers=("copies",)),
         )
     ]
@@ -66,37 +57,6 @@ def cluster_page(report: ClusterVerifyReport, where: str, now_ms: int) -> str:
     when = format_time(now_ms)[:19].replace("T", " ")
     subtitle = f"Compared by duralog cluster verify on {when} UTC, every batch of every copy: {printable(where)}"
     return page("The copies of a cluster", subtitle, tiles, sections)
-
-
-def _states(found: ComparedPartition, nodes: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """By node: the state of its copy, and a text about it. A node without its replica counts as damaged.
-
-    `nodes` are those of all directories.
-    """
-    wrong: dict[str, list[str]] = defaultdict(list)
-    lagging = [each for each in found.notes if each.finding in _OF_FINDING]
-    for each in (*found.findings, *lagging):
-        wrong[each.directory].append(each.finding)
-    states: dict[str, tuple[str, str]] = {}
-    for copy in found.explained.copies:
-        kinds = wrong[copy.directory]
-        state = max((_OF_FINDING.get(kind, DAMAGED) for kind in kinds), key=_RANKS.__getitem__, default=EQUAL)
-        role = "the copy that counts, " if copy.is_chosen else ""
-        counts = ", ".join(f"{kind} ({count})" for kind, count in Counter(kinds).items()) or "equal"
-        text = f"{copy.directory}: {role}offsets {copy.start_offset} to {copy.end_offset}: {counts}"
-        node = node_name(copy.node_id)
-        known = states.get(node)
-        if known is not None:
-            state, text = max(known[0], state, key=_RANKS.__getitem__), f"{known[1]}; {text}"
-        states[node] = state, text
-    for each in found.findings:
-        # A folder that cannot be read, or is that of another topic, is not a copy.
-        if each.directory in nodes:
-            state = _OF_FINDING.get(each.finding, DAMAGED)
-            states.setdefault(nodes[each.directory], (state, f"{each.directory}: {each.finding}: {each.text}"))
-    for node_id in found.explained.missing_nodes:
-        states.setdefault(node_name(node_id), (DAMAGED, "there is no copy"))
-    return states
 
 
 def _picture(rows: Sequence[ComparedPartition]) -> str:
@@ -123,7 +83,8 @@ def _picture(rows: Sequence[ComparedPartition]) -> str:
             left = _LABELS + (place + 0.5) * step - size / 2
             tip = escape(printable(f"{name}, node {node}: {text}"))
             marks.append(
-                f'<rect class="{state}" x="{left:.5g}" y="{top}" width="{size:.4g}" height="{_ROW - 4}" rx="2">'
+                f'<rect class="{_CLASSES[state]}" x="{left:.5g}" y="{top}" width="{size:.4g}"'
+                f' height="{_ROW - 4}" rx="2">'
                 f"<title>{tip}</title></rect>"
             )
             if node == node_name(found.explained.chosen.node_id):
@@ -132,12 +93,6 @@ def _picture(rows: Sequence[ComparedPartition]) -> str:
                     f'<circle cx="{middle:.5g}" cy="{top + _ROW / 2 - 2:g}" r="{min(2.5, size / 3):.3g}" fill="white"/>'
                 )
     return svg(WIDTH, _HEAD + len(rows) * _ROW, "the state of every copy", marks)
-
-
-def states_of(rows: Sequence[ComparedPartition]) -> list[dict[str, tuple[str, str]]]:
-    """Of each partition, by node: the state of its copy, and a text about it."""
-    nodes = {copy.directory: node_name(copy.node_id) for found in rows for copy in found.explained.copies}
-    return [_states(found, nodes) for found in rows]
 
 
 def _counted(rows: Sequence[ComparedPartition]) -> list[tuple[str, str]]:
@@ -162,7 +117,3 @@ def _table(found: Sequence[CopyFinding]) -> Table:
         for each in found[:_MOST_FINDINGS]
     ]
     return Table(("partition", "node", "finding", "offsets", "what is wrong", "where"), rows)
-
-
-def node_name(node_id: int | None) -> str:
-    return "?" if node_id is None else str(node_id)

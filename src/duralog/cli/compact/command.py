@@ -24,11 +24,11 @@ from duralog.cli.voice.options import (
     TopicChoices,
     config_settings,
     map_size,
-    now_ms,
     parsed_time,
 )
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.config.times import now_ms
 
 
 def compact(

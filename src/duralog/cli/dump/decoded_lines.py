@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from duralog.cli.records.decoded import decoded_parts, with_decoded
 from duralog.cli.records.shown_records import payload_text
 from duralog.cli.voice.output import Output
 from duralog.columnar.decoded import DecodedRecords
@@ -23,6 +22,7 @@ from duralog.config.error_text import printable
 from duralog.config.times import format_time
 from duralog.format.record import Record
 from duralog.operations.records.decoded import DecodedPayload, RecordDecoder
+from duralog.operations.records.json_records import decoded_parts, with_decoded
 
 
 class DecodedLines:

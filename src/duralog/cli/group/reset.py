@@ -19,12 +19,12 @@ from duralog.cli.voice.options import (
     PartitionChoice,
     Quiet,
     check_text,
-    now_ms,
     parsed,
     parsed_time,
     standard_output,
 )
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
+from duralog.config.times import now_ms
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

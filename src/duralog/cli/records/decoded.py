@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from duralog.cli.voice.addresses import is_broker
 from duralog.client.consuming import ConsumeRequest, from_broker
-from duralog.columnar.plain_json import plain_json
 from duralog.columnar.schema import HEADERS, KEY, RECORD_SCHEMA, VALUE
 from duralog.errors import CorruptRecord
 from duralog.format.record import Record
-from duralog.operations.records.decoded import DecodedPayload, DecodedRecord, RecordDecoder
+from duralog.operations.records.decoded import RecordDecoder
 from duralog.scanning.tables.scan import scan
 from duralog.schemas.decode_options import Decode, ReadRecords
 
@@ -73,22 +71,3 @@ def _from_broker(address: str, topic: str, columns: Sequence[str]) -> Iterator[p
             rows.clear()
     if rows:
         yield batch()
-
-
-def decoded_parts(found: DecodedRecord) -> dict[str, DecodedPayload]:
-    """What was decoded of a record, by `key` and `value`."""
-    return {name: part for name, part in ((KEY, found.key), (VALUE, found.value)) if part is not None}
-
-
-def with_decoded(fields: dict[str, Any], decoded: Mapping[str, DecodedPayload]) -> dict[str, Any]:
-    """A record as JSON with decoded values in place of bytes, and the schema's name, or why they did not decode."""
-    for name, part in decoded.items():
-        is_null = fields.get(name) is None and f"{name}_base64" not in fields
-        if part.reason is None and not is_null:
-            fields.pop(f"{name}_base64", None)
-            fields[name] = plain_json(part.value)
-        if part.schema is not None:
-            fields[f"{name}_schema"] = part.schema
-        if part.reason is not None:
-            fields[f"{name}_error"] = part.reason
-    return fields

@@ -21,6 +21,7 @@ from duralog.config.times import format_time
 from duralog.errors import InvalidRecord
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Header, Record
+from duralog.operations.records.json_records import decoded_parts, to_json, with_decoded
 
 if TYPE_CHECKING:
     from duralog.operations.records.decoded import DecodedPayload, RecordDecoder
@@ -51,19 +52,12 @@ class ShownRecords:
         self.count += 1
         decoded: Mapping[str, DecodedPayload] = {}
         if self._decoder is not None:
-            from duralog.cli.records.decoded import decoded_parts
-
             (found,) = self._decoder.decode(topic, partition, [record])
             decoded = decoded_parts(found)
         if isinstance(self._style, RecordFormat):
             self._output.write(self._style.render(topic, partition, _with_text(record, decoded)))
         elif self._style is Style.JSON:
-            fields = to_json(topic, partition, record)
-            if decoded:
-                from duralog.cli.records.decoded import with_decoded
-
-                fields = with_decoded(fields, decoded)
-            self._output.object(fields)
+            self._output.object(with_decoded(to_json(topic, partition, record), decoded))
         elif self._style is Style.VALUES:
             self._output.write((_with_text(record, decoded).value or b"") + b"\n")
         else:
@@ -87,29 +81,6 @@ def _with_text(record: Record, decoded: Mapping[str, DecodedPayload]) -> Record:
     if _shows(value, decoded.get("value")):
         value = json_text(decoded["value"].value).encode()
     return replace(record, key=key, value=value)
-
-
-def to_json(topic: str, partition: int, record: Record) -> dict[str, Any]:
-    headers = [{"key": name, **_bytes_field("value", value)} for name, value in record.headers]
-    return {
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": None if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms,
-        "timestamp_type": record.timestamp_type.label,
-        **_bytes_field("key", record.key),
-        **_bytes_field("value", record.value),
-        **({"headers": headers} if headers else {}),
-    }
-
-
-def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def from_json(line: str, encoders: Encoders | None = None) -> tuple[int | None, Record]:

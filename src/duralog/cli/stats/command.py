@@ -21,10 +21,10 @@ from duralog.cli.voice.options import (
     ReadThreads,
     TopicChoices,
     named_values,
-    now_ms,
 )
 from duralog.cli.voice.screen import Screen, screen
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.config.times import now_ms
 
 if TYPE_CHECKING:
     from duralog.operations.stats import DirectoryStats

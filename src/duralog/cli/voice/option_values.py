@@ -1,4 +1,4 @@
-"""Parses the values of options: offset ranges, start positions, keys.
+"""Parses the values of options: offset ranges and start positions.
 
 Each parser raises `ValueError` with a sentence for the user.
 """
@@ -61,21 +61,3 @@ def parse_start(text: str) -> tuple[int | None, int | None]:
     if not -_INT64_MAX <= offset <= _INT64_MAX:
         raise ValueError(f"{text!r}: offsets run from 0 to {_INT64_MAX}")
     return (offset, None) if offset >= 0 and not word.startswith("-") else (None, -offset)
-
-
-def parse_hex(text: str) -> bytes:
-    """Bytes as hexadecimal digits, with or without `0x` in front."""
-    digits = text.strip()
-    if digits[:2] in ("0x", "0X"):
-        digits = digits[2:]
-    try:
-        return bytes.fromhex(digits)
-    except ValueError:
-        raise ValueError(f"{text!r} is not an even number of hexadecimal digits") from None
-
-
-def parse_key(text: str) -> bytes:
-    """A key as text; `0x...` gives its bytes in hexadecimal."""
-    if text[:2] in ("0x", "0X"):
-        return parse_hex(text)
-    return text.encode("utf-8", "surrogateescape")

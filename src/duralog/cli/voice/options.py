@@ -6,7 +6,6 @@ The argument or `--data` says where a command works, never both.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -16,7 +15,7 @@ from duralog.cli.voice.addresses import is_broker, is_url
 from duralog.cli.voice.completions import codecs, partition_numbers, topic_config_settings, topic_names
 from duralog.cli.voice.failures import WrongUsage
 from duralog.config.byte_sizes import parse_bytes
-from duralog.config.times import parse_time
+from duralog.config.times import now_ms, parse_time
 from duralog.errors import DuralogError
 
 if TYPE_CHECKING:
@@ -243,10 +242,6 @@ def parsed_time(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     return parsed(option, lambda value: parse_time(value, now_ms=now_ms()), text)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def config_settings(given: list[str] | None) -> dict[str, object]:

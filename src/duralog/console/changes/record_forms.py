@@ -11,7 +11,7 @@ import binascii
 import json
 from collections.abc import Callable, Sequence
 
-from duralog.cli.voice.option_values import parse_key
+from duralog.config.key_text import parse_key
 from duralog.console.changes.change import Change, WrongInput
 from duralog.console.changes.forms import Field, Form, Values, number_of
 from duralog.console.changes.records import ProduceRecord

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duralog.broker.security.web_users import Role
-from duralog.cli.records.shown_records import to_json
 from duralog.config.byte_sizes import size_text
 from duralog.config.times import format_time
 from duralog.console.changes.change import Preview
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record
+from duralog.operations.records.json_records import to_json
 from duralog.operations.target import Target
 
 _LONGEST_COMMAND = 4_000

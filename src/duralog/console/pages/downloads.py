@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe_any, printable
+from duralog.config.times import now_ms
 from duralog.console.drawing.record_place import NotAPlace
 from duralog.console.drawing.topic_place import topic_place_of
 from duralog.console.facts.runs import RunState

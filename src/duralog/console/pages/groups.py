@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from duralog.cli.voice.options import now_ms
 from duralog.client.groups import GroupMember, GroupOffset
+from duralog.config.times import now_ms
 from duralog.console.changes.forms import Form
 from duralog.console.changes.group_forms import delete_group_form, reset_group_form
 from duralog.console.drawing.words import UNKNOWN, counted, number_text

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from nicegui import run, ui
 
-from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe
-from duralog.config.times import duration_text
+from duralog.config.times import duration_text, now_ms
 from duralog.console.drawing.health_items import cleaner_figures, health_items, shown_cleaner_rows, verdict
 from duralog.console.drawing.words import (
     age_text,

@@ -13,8 +13,8 @@ from nicegui import background_tasks, run, ui
 from nicegui.elements.mixins.text_element import TextElement
 from starlette.requests import Request
 
-from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe, printable
+from duralog.config.times import now_ms
 from duralog.console.drawing.record_place import NotAPlace, Place, parse_when, place_of
 from duralog.console.drawing.record_rows import row_of
 from duralog.console.drawing.topic_place import TopicPlace

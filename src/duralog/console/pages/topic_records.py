@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl
 from nicegui import background_tasks, run, ui
 from starlette.requests import Request
 
-from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe, printable
+from duralog.config.times import now_ms
 from duralog.console.drawing.record_place import NotAPlace, parse_when
 from duralog.console.drawing.record_rows import topic_row_of
 from duralog.console.drawing.topic_place import TopicPlace, parse_topic_offset, topic_place_of

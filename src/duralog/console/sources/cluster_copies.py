@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from duralog.cli.cluster.page import DAMAGED, EQUAL, OTHER, SHORT, STATES, node_name, states_of
 from duralog.config.error_text import describe
 from duralog.config.plurals import plural
 from duralog.config.progress import Progress
 from duralog.console.facts.copies import CopiesRow, CopiesView, CopyFindingRow, CopyMark
 from duralog.errors import DuralogError
+from duralog.operations.cluster.copy_states import DAMAGED, EQUAL, OTHER, SHORT, STATES, node_name, states_of
 from duralog.operations.cluster.explain import ClusterRequest
 from duralog.operations.cluster.verify import ClusterVerifyReport, CopyFinding, verify_cluster
 

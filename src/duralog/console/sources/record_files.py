@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from duralog.cli.records.decoded import decoded_parts, with_decoded
 from duralog.columnar.export import times_as_text
 from duralog.columnar.plain_json import json_text
 from duralog.columnar.schema import (
@@ -40,6 +39,7 @@ from duralog.columnar.schema import (
 )
 from duralog.format.record import TimestampType
 from duralog.operations.records.decoded import DecodedPayload, TopicDecoder
+from duralog.operations.records.json_records import bytes_field, decoded_parts, with_decoded
 from duralog.schemas.typed_columns import LeftOut, TypedColumns
 
 _ROW_GROUP_BYTES = 16 << 20
@@ -218,23 +218,14 @@ def _json_row(row: _Row) -> dict[str, Any]:
         "offset": row.offset,
         "timestamp": row.time,
         "timestamp_type": row.type_,
-        **_json_bytes("key", row.key),
-        **_json_bytes("value", row.value),
+        **bytes_field("key", row.key),
+        **bytes_field("value", row.value),
         "headers": [_json_header(each) for each in row.headers],
     }
 
 
 def _json_header(header: dict[str, Any]) -> dict[str, str | None]:
-    return {"key": header["key"], **_json_bytes("value", header["value"])}
-
-
-def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
+    return {"key": header["key"], **bytes_field("value", header["value"])}
 
 
 def _csv_row(row: _Row) -> tuple[str | int, ...]:

@@ -12,8 +12,8 @@ from nicegui import run, ui
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
-from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe, printable
+from duralog.config.times import now_ms
 from duralog.console.changes.change import Change, Preview, WrongInput
 from duralog.console.changes.forms import Form
 from duralog.console.drawing.shown_bytes import visible

@@ -17,8 +17,8 @@ from typing import Any
 from nicegui import Client, ui
 
 from duralog.broker.security.web_users import Role
-from duralog.cli.voice.options import now_ms
 from duralog.config.error_text import describe, printable
+from duralog.config.times import now_ms
 from duralog.console.changes.changer import Changer
 from duralog.console.drawing.shown_bytes import visible
 from duralog.console.drawing.words import SUBJECTS_PATH, compaction_path, partition_path, records_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from duralog.cli.voice.options import now_ms
+from duralog.config.times import now_ms
 from duralog.console.drawing.words import age_text, counted
 from duralog.console.facts.overview import Overview, SourceKind
 

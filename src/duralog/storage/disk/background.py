@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from duralog.config.times import now_ms
 from duralog.errors import DuralogError
 from duralog.storage.disk import forks
 
@@ -38,9 +39,8 @@ _LONGEST_WAIT_SECONDS = 1.0
 _logger = logging.getLogger(__name__)
 
 
-def wall_clock_ms() -> int:
-    """The time of day, to compare with the timestamps of records and files."""
-    return time.time_ns() // 1_000_000
+wall_clock_ms: Clock = now_ms
+"""The time of day, to compare with the timestamps of records and files."""
 
 
 def steady_clock_ms() -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from duralog.cli.voice.option_values import OffsetRange, parse_hex, parse_key, parse_offsets
+from duralog.cli.voice.option_values import OffsetRange, parse_offsets
 from duralog.config.byte_sizes import parse_bytes
+from duralog.config.key_text import parse_hex, parse_key
 from duralog.config.times import format_time, parse_time
 
 NOW_MS = 1_700_000_000_000
