@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.ready_file import ready_file, remove_left_ready_file
-from duralog.cli.voice.addresses import check_no_file, directories_in
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import HOW, WHERE, Quiet, local_directory_given, named_values, parsed
 from duralog.errors import MissingExtra
+from duralog.operations.addresses import check_no_file, directories_in
 from duralog.operations.lock_holder import lock_holder_named
 
 if TYPE_CHECKING:

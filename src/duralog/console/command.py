@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import HOW, WHERE, Quiet, parsed
 from duralog.cli.voice.payload_options import SchemaRegistry, SchemaRegistryConfig, decode_given
 from duralog.cli.voice.target import ClientConfig, Target, target_given
 from duralog.errors import DuralogError, MissingExtra
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

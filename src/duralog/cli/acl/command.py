@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import topic_names
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
@@ -28,6 +27,7 @@ from duralog.cli.voice.options import (
     standard_output,
 )
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from duralog.cli.acl.entries import Choice

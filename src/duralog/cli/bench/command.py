@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import HOW, AsJson, CodecChoice, NoProgress, Quiet, parsed, standard_output
 from duralog.cli.voice.tables import plural
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.client.connection import kafka_client
 from duralog.config.byte_sizes import parse_bytes
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from duralog.cli.bench.rows import Row

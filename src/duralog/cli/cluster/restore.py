@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.cluster.cluster_command import Directories, MoreData, cluster_app, paths_given
-from duralog.cli.voice.addresses import is_url
 from duralog.cli.voice.engine import StorageOptions
 from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown
 from duralog.cli.voice.options import (
@@ -24,6 +23,7 @@ from duralog.cli.voice.options import (
 from duralog.cli.voice.screen import screen
 from duralog.cli.voice.tables import Table, plural, size_text
 from duralog.config.error_text import printable
+from duralog.operations.addresses import is_url
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

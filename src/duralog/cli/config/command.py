@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import broker_config_names, broker_config_settings
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import HOW, WHICH, AsJson, Quiet, check_text, named_values, standard_output
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.config.error_text import printable
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.opened_store import opened_store
 from duralog.client.configs import ConfigClient
+from duralog.operations.addresses import is_broker
 from duralog.operations.broker_configs import BrokerConfigs, RunningBrokerConfigs, StoreConfigs
 
 

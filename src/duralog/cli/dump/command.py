@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from duralog.cli.dump.request import DumpRequest, Mode, Quota
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown
 from duralog.cli.voice.option_values import ALL_OFFSETS, parse_offsets
 from duralog.cli.voice.options import (
@@ -40,6 +39,7 @@ from duralog.cli.voice.payload_options import (
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.byte_sizes import parse_bytes
 from duralog.config.key_text import parse_hex, parse_key
+from duralog.operations.addresses import is_broker
 
 EXPORT_EXTENSIONS = (".parquet", ".arrow", ".feather", ".csv")
 """Those of `columnar.export`, which takes too long to import for a check of the command line."""

@@ -8,7 +8,6 @@ import typer
 
 from duralog.cli.group.opened_groups import Evict, check_group_name, opened_groups
 from duralog.cli.group.reset import reset
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
 from duralog.cli.voice.options import (
@@ -24,6 +23,7 @@ from duralog.cli.voice.options import (
     standard_output,
 )
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from duralog.client.groups import GroupView

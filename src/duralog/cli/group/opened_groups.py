@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.failures import WrongUsage
 from duralog.cli.voice.options import HOW
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from duralog.client.groups import BrokerGroups

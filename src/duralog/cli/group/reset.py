@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.group.opened_groups import Evict, check_group_name, opened_groups
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import topic_names
 from duralog.cli.voice.failures import FAILURE, WrongUsage, errors_shown, say
 from duralog.cli.voice.options import (
@@ -25,6 +24,7 @@ from duralog.cli.voice.options import (
 )
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.config.times import now_ms
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

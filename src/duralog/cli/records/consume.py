@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import topic_names
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.option_values import parse_start
@@ -42,6 +41,7 @@ from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_gi
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.client.consuming import PATTERN
 from duralog.errors import arrow_needed
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.client.consuming import ConsumeRequest, from_broker
 from duralog.columnar.schema import HEADERS, KEY, RECORD_SCHEMA, VALUE
 from duralog.errors import CorruptRecord
 from duralog.format.record import Record
+from duralog.operations.addresses import is_broker
 from duralog.operations.records.decoded import RecordDecoder
 from duralog.scanning.tables.scan import scan
 from duralog.schemas.decode_options import Decode, ReadRecords

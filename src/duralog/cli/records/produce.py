@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import partition_numbers
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.options import (
@@ -41,6 +40,7 @@ from duralog.cli.voice.payload_options import (
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.config.key_text import parse_key
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

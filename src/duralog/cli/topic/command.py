@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duralog.cli.topic.move import move
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import topic_config_names, topic_config_settings
 from duralog.cli.voice.failures import WrongUsage, errors_shown
 from duralog.cli.voice.help_pages import CommandGroup
@@ -32,6 +31,7 @@ from duralog.cli.voice.options import (
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
 from duralog.errors import TopicExists
+from duralog.operations.addresses import is_broker
 
 if TYPE_CHECKING:
     from duralog.client.topics import BrokerTopics

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.completions import partition_numbers
 from duralog.cli.voice.failures import errors_shown
 from duralog.cli.voice.options import WHAT, AsJson, NoProgress, Quiet, ServerProperties, TopicName, standard_output
 from duralog.cli.voice.target import ClientConfig, Target, TargetData, target_given
 from duralog.cli.voice.unknown_names import names_checked
+from duralog.operations.addresses import is_broker
 
 
 def move(

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from duralog.cli.voice.addresses import is_broker
 from duralog.cli.voice.opened_store import opened_store
 from duralog.client.users import UserClient
+from duralog.operations.addresses import is_broker
 from duralog.storage.metadata.scram import ScramCredential, ScramMechanism
 from duralog.storage.store import Store
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duralog.cli.server_properties import read_server_properties
-from duralog.cli.voice.addresses import check_directory, check_no_file, directories_in
 from duralog.cli.voice.progress import ProgressBar
 from duralog.config import BrokerConfig
 from duralog.errors import DuralogError, StoreLocked
+from duralog.operations.addresses import check_directory, check_no_file, directories_in
 from duralog.operations.opened_store import check_log_directory, is_log_directory, opened_for_writing
 from duralog.storage.disk.found_files import directory_of
 from duralog.storage.disk.log_directories import log_directories

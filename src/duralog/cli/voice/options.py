@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker, is_url
 from duralog.cli.voice.completions import codecs, partition_numbers, topic_config_settings, topic_names
 from duralog.cli.voice.failures import WrongUsage
 from duralog.config.byte_sizes import parse_bytes
 from duralog.config.times import now_ms, parse_time
 from duralog.errors import DuralogError
+from duralog.operations.addresses import is_broker, is_url
 
 if TYPE_CHECKING:
     from duralog.cli.voice.output import Output

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from duralog.cli.voice.addresses import is_broker, is_url, with_ports
 from duralog.cli.voice.failures import WrongUsage, errors_shown, say
 from duralog.cli.voice.options import WHERE, place_given
+from duralog.operations.addresses import is_broker, is_url, with_ports
 
 Target = Annotated[
     str | None,

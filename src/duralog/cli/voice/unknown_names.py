@@ -6,10 +6,10 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from duralog.cli.voice.addresses import check_directory, directories_in
 from duralog.client.unknown_names import unknown_partition, unknown_topic
 from duralog.errors import UnknownTopic
 from duralog.format.filenames import HIGH_WATERMARK_CHECKPOINT, parse_partition_folder
+from duralog.operations.addresses import check_directory, directories_in
 from duralog.operations.directory_topics import topics_in
 
 

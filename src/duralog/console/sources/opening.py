@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from duralog.cli.voice.addresses import check_directory, is_broker, is_url
 from duralog.console.source import Source
 from duralog.console.sources.broker.source import BrokerSource
 from duralog.console.sources.cleaner_metrics import CleanerMetrics
@@ -12,6 +11,7 @@ from duralog.console.sources.combined_source import CombinedSource
 from duralog.console.sources.directory.source import DirectorySource
 from duralog.console.sources.payloads import AUTOMATIC
 from duralog.errors import DuralogError
+from duralog.operations.addresses import check_directory, is_broker, is_url
 from duralog.operations.opened_store import check_log_directory
 from duralog.schemas.decode_options import Decode
 from duralog.storage.disk.found_files import directory_of

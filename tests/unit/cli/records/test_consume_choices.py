@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 import duralog
 from duralog.cli.records.record_format import RecordFormat
-from duralog.cli.voice.addresses import is_broker, with_ports
 from duralog.command_line import app
 from duralog.format.record import Record, TimestampType
+from duralog.operations.addresses import is_broker, with_ports
 
 
 @pytest.fixture(scope="module")
