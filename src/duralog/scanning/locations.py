@@ -171,8 +171,12 @@ class Location:
             return LocalFileSystem(), address.path
         return RemoteFileSystem(_connected(address.family, address.arguments), address.prefix), address.path
 
-    def open_store(self, config: BrokerConfig | None = None) -> Store:
-        """The directory, for reading. `config` is what the broker's `server.properties` sets."""
+    def open_store(self, config: BrokerConfig | None = None, *, only_to_plan: bool = False) -> Store:
+        """The directory, for reading. `config` is what the broker's `server.properties` sets.
+
+        `only_to_plan` is for slices whose tasks find out that a folder belongs to another topic (`planned_parts`). On
+        an object store, the ids of the folders are then not read.
+        """
         address = self.address()
         if address.family not in _OBJECT_STORES:
             files, path = self.connect()
@@ -183,7 +187,10 @@ class Location:
         )
         objects = RemoteFileSystem(below, address.prefix, remembered)
         objects.list_as_before(address.path)
-        return LocatedStore(self, address.path, objects, config)
+        store = LocatedStore(self, address.path, objects, config)
+        if only_to_plan:
+            store.trust_folders()
+        return store
 
     def remembered_objects(self) -> ExportedObjects | None:
         """The objects that this process has read to open the directory; None if it is not on an object store."""
@@ -216,6 +223,10 @@ class LocatedStore(Store):
         self.location = location
         self._located_files = files
         super().__init__(path, config=config, read_only=True, file_system=files)
+
+    def trust_folders(self) -> None:
+        """Take every folder for one of the topic that it is named after."""
+        self._opened.loader.checks_folders = False
 
     def list_ahead(self, partitions: Iterable[TopicPartition]) -> None:
         """Prepare for reading these partitions: on an object store, list their folders with few requests."""

@@ -293,7 +293,7 @@ class LogSet:
             location.remember(objects)
         if self.is_cluster:
             return ServedLogs(open_cluster(self.paths, self.storage_options), config=config, to_end=self.to_end)
-        return DirectoryLogs(Location.of(self.paths[0], self.storage_options).open_store(config))
+        return DirectoryLogs(Location.of(self.paths[0], self.storage_options).open_store(config, only_to_plan=True))
 
 
 def remembered_objects(locations: Sequence[Location]) -> RememberedObjects:

@@ -38,7 +38,7 @@ def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
             topic_ids[folder] = _topic_id(files, folder)
         if topic_ids[folder] not in (None, found.topic_id):
             raise NotAsExpected
-    except StorageError:
+    except (CorruptRecord, StorageError):
         # It is missing or unreadable: the current log decides.
         raise NotAsExpected from None
     is_right_size = file.size >= found.end_position if found.identity is None else file.size == found.identity.size
@@ -67,11 +67,13 @@ def open_planned(found: Slice, topic_ids: dict[str, str | None]) -> FilePart:
 
 def _topic_id(files: FileSystem, folder: str) -> str | None:
     """After a topic was deleted and created again, a file of the same name, size and offsets has other records."""
+    path = f"{folder}/{PARTITION_METADATA}"
     try:
-        return decode_partition_metadata(files.read_all(f"{folder}/{PARTITION_METADATA}"))
-    except (CorruptRecord, StorageError):
-        # Old logs have no such file.
-        return None
+        return decode_partition_metadata(files.read_all(path))
+    except StorageError:
+        if files.exists(path):
+            raise
+        return None  # Old logs have no such file.
 
 
 def open_ahead(slices: Iterable[Slice]) -> Iterator[tuple[Slice, OpenPart]]:

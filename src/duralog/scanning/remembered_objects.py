@@ -7,8 +7,9 @@ bytes. They are kept here, for all stores that the process opens through one con
 What must always be true:
 - Bytes are returned for the name, size and time that they were read with, and for no other.
 - Times have a resolution of a second. Two objects of the same name and size, written within one second, look the same.
-  So bytes are kept only if they were read `SETTLED_SECONDS` or more after the object was first seen, or if the object
-  is older than any plausible clock difference. An object that replaces it later has another time.
+  So bytes are kept only if they were read `SETTLED_SECONDS` or more after the object was first seen, if another object
+  of the store is that much newer, or if the object is older than any plausible clock difference. An object that
+  replaces it later has another time.
 - Memory is bounded: `MOST_BYTES` in all, and the least recently used bytes are evicted first.
 """
 
@@ -95,10 +96,18 @@ class RememberedObjects:
         self._lock = threading.Lock()
         self._first_seen: OrderedDict[str, tuple[ObjectIdentity, float]] = OrderedDict()
         """Of objects that were not settled when they were read."""
+        self._newest_ms = 0
+        """The latest time of an object that was listed: the object store's clock was there, at least."""
         self._ranges: OrderedDict[ObjectIdentity, list[_Range]] = OrderedDict()
         self._size_bytes = 0
         self.trees: dict[str, Tree] = {}
         """By directory."""
+
+    def see(self, modified_ms: int) -> None:
+        """A listing has an object of this time."""
+        # One from the future says nothing about the clock of the object store.
+        if self._newest_ms < modified_ms <= self._clock_ms() + _OLD_MS:
+            self._newest_ms = modified_ms
 
     def find(self, identity: ObjectIdentity, position: int, size: int) -> memoryview | None:
         """The bytes, if they were kept."""
@@ -162,6 +171,8 @@ class RememberedObjects:
         if identity.modified_ms == 0:
             return False  # The object store gave no modification time, so an object of the same size may be a new one.
         if self._clock_ms() - identity.modified_ms > _OLD_MS:
+            return True
+        if self._newest_ms - identity.modified_ms >= SETTLED_SECONDS * 1000:
             return True
         now = self._clock()
         known = self._first_seen.get(identity.path)

@@ -219,7 +219,10 @@ class RemoteFileSystem:
         # Of a bucket without objects, pyarrow returns an empty list and no error.
         if not found and "/" not in folder:
             raise FileNotFoundError(errno.ENOENT, "the bucket is empty")
-        return {info.path if is_tree else info.base_name: _entry(info) for info in found}
+        entries = {info.path if is_tree else info.base_name: _entry(info) for info in found}
+        if self._remembered is not None:
+            self._remembered.see(max((entry.modified_ms for entry in entries.values()), default=0))
+        return entries
 
     def entry(self, path: str) -> Entry | None:
         folder, name = posixpath.split(posixpath.normpath(path))

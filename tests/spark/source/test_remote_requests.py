@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from duralog.errors import OffsetOutOfRange
+from duralog.errors import OffsetOutOfRange, StorageError
 from duralog.scanning import locations, remote_files
 from duralog.scanning.remembered_objects import SETTLED_SECONDS, RememberedObjects
 from duralog.spark.source import stream
@@ -129,6 +130,28 @@ def test_a_stream_with_nothing_new_lists_once(proxy: UnreliableProxy, shape: str
     assert requests(proxy, lambda: reader.partitions(start, end)) == {"LIST": 1}
 
 
+def test_a_stream_with_nothing_new_lists_once_a_second(
+    proxy: UnreliableProxy, shape: str, clock: SimpleNamespace
+) -> None:
+    """Spark asks again as soon as it has an answer."""
+    clock.monotonic, clock.sleep = (
+        (lambda: clock.seconds),
+        (lambda pause: setattr(clock, "seconds", clock.seconds + pause)),
+    )
+    reader = streaming(shape, proxy)
+    proxy.reset()
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    clock.seconds += SETTLED_SECONDS
+    reader.latestOffset(end, ALL)
+
+    def ask_for_ten_seconds() -> None:
+        began = clock.seconds
+        while clock.seconds < began + 10:
+            reader.latestOffset(end, ALL)
+
+    assert requests(proxy, ask_for_ten_seconds) == {"LIST": 10}
+
+
 def test_a_process_that_knows_nothing(proxy: UnreliableProxy, shape: str) -> None:
     parsed = ReadOptions.of(options(shape, proxy), streaming=False)
     proxy.reset()
@@ -136,9 +159,31 @@ def test_a_process_that_knows_nothing(proxy: UnreliableProxy, shape: str) -> Non
     partitions = int(shape.rpartition("-")[2])
     # The directory, the metadata's folder, and all folders of partitions together.
     assert asked["LIST"] == 3
-    # Of the directory its log starts, its id and its metadata; of each partition the topic's id and the log's end.
+    # Of the directory its log starts, its id and its metadata; of each partition the log's end.
     # pyarrow asks HEAD for every file that it opens.
-    assert asked["HEAD"] == asked["GET"] == 3 + 2 * partitions
+    assert asked["HEAD"] == asked["GET"] == 3 + partitions
+
+
+def test_a_folder_of_another_topic_of_the_name(bucket: pafs.FileSystem, proxy: UnreliableProxy, tmp_path: Path) -> None:
+    """As an upload over an older one leaves it. A plan does not see it, the task does."""
+    for name, partitions in (("old", 2), ("new", 3)):
+        with open_for_writing(tmp_path / name) as store:
+            store.create_topic("orders", partitions)
+            for number in range(partitions):
+                store.partition("orders", number).append([record(0)])
+    shutil.copytree(tmp_path / "old" / "orders-1", tmp_path / "new" / "orders-1", dirs_exist_ok=True)
+    upload(bucket, tmp_path / "new", "stale")
+    proxy.reset()
+    reader = streaming("s3://bucket/stale", proxy)
+    end = reader.latestOffset({}, ALL)
+    readable, stale = 0, []
+    for task in reader.partitions({}, end):
+        try:
+            readable += sum(batch.num_rows for batch in reader.read(task))
+        except StorageError as error:
+            stale.append(str(error))
+    assert len(stale) == 1
+    assert "orders-1: the folder belongs to another topic of this name" in stale[0]
 
 
 def test_a_plan_starts_with_what_the_snapshot_has_read(

@@ -94,6 +94,31 @@ def test_a_young_object_may_be_replaced_unnoticed_so_it_is_read_again(clock: Clo
     assert remembered.find(replaced, 0, 10) is None
 
 
+@pytest.mark.parametrize(
+    ("newer_by_ms", "is_kept"), [(2_999, False), (3_000, True), (20 * 60_000 - 1, True), (20 * 60_000 + 1, False)]
+)
+def test_a_newer_object_tells_the_time_of_the_object_store(newer_by_ms: int, is_kept: bool) -> None:
+    """Unless it is from the future. Here, the object is of now, so by this machine's clock it is young."""
+    remembered = RememberedObjects(clock_ms=lambda: OBJECT.modified_ms)
+    remembered.see(OBJECT.modified_ms + newer_by_ms)
+    remembered.see(OBJECT.modified_ms)
+    remembered.keep(OBJECT, 0, DATA)
+    assert (remembered.find(OBJECT, 0, 10) is not None) is is_kept
+
+
+def test_the_newest_object_of_a_listing_is_read_again(tmp_path: Path) -> None:
+    for number, second in enumerate((100, 200, 201)):
+        write(tmp_path / f"{number}", b"x", second)
+    below, remembered = Objects(), RememberedObjects(clock_ms=lambda: 201_000)
+    for _ in range(2):
+        files = RemoteFileSystem(below, "s3://", remembered)
+        files.list(str(tmp_path))
+        below.take()
+        for number in range(3):
+            files.read_all(str(tmp_path / f"{number}"))
+    assert below.take() == {"open": 2}
+
+
 def test_an_object_without_a_time_is_read_again() -> None:
     remembered = RememberedObjects()
     untimed = OBJECT._replace(modified_ms=0)

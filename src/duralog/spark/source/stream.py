@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.1
 """Between two refreshes of a directory that had nothing new. Spark itself would ask a hundred times a second."""
+REMOTE_REFRESH_SECONDS = 1.0
+"""The same for a remote directory, where each refresh is a request."""
 _PAUSE_TO_REFRESH = 4
 """If a refresh takes long, with many partitions or a remote directory, the pause is this many times as long."""
 
@@ -128,7 +130,7 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if distance(begin, ends):
                 self._last_trigger = time.monotonic()
             else:
-                self._rest(began)
+                self._rest(began, is_remote=logs.is_remote)
             return to_json(ends)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
@@ -170,10 +172,11 @@ class DuralogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if pause > 0:
             time.sleep(pause)
 
-    def _rest(self, began: float) -> None:
+    def _rest(self, began: float, *, is_remote: bool) -> None:
         """After a refresh that found nothing new."""
         now = time.monotonic()
-        self._next_refresh = now + max(REFRESH_SECONDS, _PAUSE_TO_REFRESH * (now - began))
+        least = REMOTE_REFRESH_SECONDS if is_remote else REFRESH_SECONDS
+        self._next_refresh = now + max(least, _PAUSE_TO_REFRESH * (now - began))
 
     def _ends(self, logs: Logs) -> Positions:
         """Up to where each partition can be read now."""

@@ -72,7 +72,7 @@ class UnlimitedStreamReader(DuralogStreamReader):
                 self._check_topics(logs, ends)
                 self._check_history(logs, stood)
             if ends == self._seen:
-                self._rest(began)
+                self._rest(began, is_remote=logs.is_remote)
             self._seen = ends
             return to_json(ends)
 
