@@ -163,7 +163,7 @@ class EmptyFolder:
             raise SystemExit(f"{typed}\nended with exit code {process.returncode}:\n{printed}")
         cpu_seconds = children_cpu_seconds() - cpu_began
         print(f"{seconds:6.1f} s  {title}", flush=True)
-        return Step(title, typed, printed.strip(), seconds, cpu_seconds, is_extra)
+        return Step(title, typed, printed.replace(f"{self._folder}/", "").strip(), seconds, cpu_seconds, is_extra)
 
 
 def children_cpu_seconds() -> float:
