@@ -32,6 +32,12 @@ class TimeRange:
     not_before_ms: int | None = None
     before_ms: int | None = None
 
+    def narrowed(self, other: TimeRange) -> TimeRange:
+        """The times that are in both."""
+        starts = [each for each in (self.not_before_ms, other.not_before_ms) if each is not None]
+        ends = [each for each in (self.before_ms, other.before_ms) if each is not None]
+        return TimeRange(max(starts, default=None), min(ends, default=None))
+
     def within(self, config: TopicConfig) -> TimeRange:
         """The part of the range that can prune records of a topic with this config."""
         return self if config.message_timestamp_type == _LOG_APPEND_TIME else TimeRange(self.not_before_ms)

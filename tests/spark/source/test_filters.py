@@ -109,14 +109,14 @@ def test_offsets_that_are_not_there_give_empty_ranges(filter_: Filter) -> None:
 )
 def test_times_prune(filter_: Filter, not_before_ms: int | None, before_ms: int | None) -> None:
     pushed = PushedFilters.of([filter_])
-    assert (pushed.not_before_ms, pushed.before_ms) == (not_before_ms, before_ms)
+    assert (pushed.bounds.not_before_ms, pushed.bounds.before_ms) == (not_before_ms, before_ms)
     assert pushed.narrow(ALL) == ALL
 
 
 def test_of_several_times_the_narrowest_count() -> None:
     lower = [GreaterThan(TIMESTAMP, NOON), GreaterThan(TIMESTAMP, NOON - DAY)]
     pushed = PushedFilters.of([*lower, LessThan(TIMESTAMP, NOON + DAY), LessThan(TIMESTAMP, NOON + 2 * DAY)])
-    assert (pushed.not_before_ms, pushed.before_ms) == (NOON_MS, NOON_MS + 86_400_001)
+    assert (pushed.bounds.not_before_ms, pushed.bounds.before_ms) == (NOON_MS, NOON_MS + 86_400_001)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_of_several_times_the_narrowest_count() -> None:
 def test_what_is_not_understood_cuts_nothing(filter_: Filter) -> None:
     pushed = PushedFilters.of([filter_])
     assert pushed.narrow(ALL) == ALL
-    assert (pushed.not_before_ms, pushed.before_ms) == (None, None)
+    assert (pushed.bounds.not_before_ms, pushed.bounds.before_ms) == (None, None)
 
 
 def test_a_list_of_offsets_bounds_the_read() -> None:

@@ -23,7 +23,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -35,23 +35,18 @@ from duralog.columnar.schema import OFFSET, record_schema
 from duralog.columnar.tables import to_pandas
 from duralog.config.times import parse_time
 from duralog.filters.parsing import parse
-from duralog.format.topic_partition import TopicPartition
 from duralog.notebook.html_tables import captioned
-from duralog.scanning.cluster.cluster import open_cluster
-from duralog.scanning.cluster.directories import Paths, is_of_cluster
+from duralog.scanning.cluster.directories import Paths
 from duralog.scanning.cluster.healing import read_through_damage
-from duralog.scanning.cluster.sources import ClusterPlan, HealedRange, plan_cluster
+from duralog.scanning.cluster.sources import ClusterPlan, HealedRange
 from duralog.scanning.counting import count_records
-from duralog.scanning.locations import open_store
-from duralog.scanning.offset_ranges import TopicSource, resolve
-from duralog.scanning.planning import Plan, plan
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
 from duralog.scanning.tables.read_ahead import read_ahead
 from duralog.scanning.tables.scan_frames import duckdb_table, polars_frame
+from duralog.scanning.tables.scan_planning import OnHealed, ScanPlan, Wanted, WantedPart, narrowed_plan, plan_scan
 from duralog.scanning.tables.wanted_rows import WantedRows
 from duralog.scanning.time_range import ANY_TIME, TimeRange
-from duralog.scanning.topic_choice import partitions_by_topic
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.decode_options import Decode, plan_decoding, read_catalogue, split_columns
 from duralog.schemas.typed_columns import LeftOut, TypedColumns
@@ -63,10 +58,8 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars as pl
 
-_SLICE_BYTES = 8 << 20
 _MOST_THREADS = 8
 
-OnHealed = Callable[[HealedRange], None]
 Time = int | str | datetime
 
 _logger = logging.getLogger(__name__)
@@ -129,7 +122,7 @@ def scan(  # Public: its keyword arguments are the interface.
     if topic is not None and topics is not None:
         raise ValueError("give topic or topics, not both")
     return Scan(
-        _Wanted(
+        Wanted(
             path=path,
             topics=[topic] if topic is not None else topics,
             partition=partition,
@@ -148,43 +141,24 @@ def scan(  # Public: its keyword arguments are the interface.
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Wanted:
-    """What to read, and how."""
-
-    path: Paths
-    topics: Sequence[str] | None
-    partition: int | None
-    columns: tuple[str, ...] | None
-    times: TimeRange
-    where: str | None
-    decode: Decode | None
-    isolation: Isolation
-    storage_options: Mapping[str, str] | None
-    threads: int
-    to_end: bool
-    on_healed: OnHealed
-
-
 class Scan:
     """Records of topics that are read when they are used. Any number of times: each use reads them again.
 
     It is a stream of Arrow, too: DuckDB, Polars, pandas and pyarrow take it as it is.
     """
 
-    def __init__(self, wanted: _Wanted) -> None:
+    def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         condition = None if wanted.where is None else parse(wanted.where)
         if wanted.decode is None:
             record_schema(wanted.columns)
-        self._topics: tuple[str, ...] = ()
-        """Those that were chosen by the latest plan."""
-        self._planned: Plan | ClusterPlan | None = self._plan()
+        self._planned: ScanPlan | None
+        self._planned, topics = plan_scan(wanted)
         self._typed: TypedColumns | None = None
         if wanted.decode is not None:
             self._typed = plan_decoding(
                 wanted.decode,
-                self._topics,
+                topics,
                 partial(_records_of, wanted),
                 wanted.columns,
                 later=partial(_schemas_of, replace(wanted, on_healed=_log_healed)),
@@ -196,38 +170,10 @@ class Scan:
 
     # Planning
 
-    def _plan(self) -> Plan | ClusterPlan:
-        wanted = self._wanted
-        if is_of_cluster(wanted.path):
-            with open_cluster(wanted.path, wanted.storage_options) as cluster:
-                for problem in cluster.problems:
-                    _logger.warning("%s", problem)
-                chosen = self._chosen(cluster)
-                return plan_cluster(
-                    cluster,
-                    list(chain.from_iterable(chosen.values())),
-                    isolation=wanted.isolation,
-                    times=wanted.times,
-                    max_slice_bytes=_SLICE_BYTES,
-                    to_end=wanted.to_end,
-                )
-        assert isinstance(wanted.path, str | os.PathLike)
-        with open_store(os.fspath(wanted.path), wanted.storage_options) as store:
-            chosen = self._chosen(store)
-            ranges = resolve(store, list(chain.from_iterable(chosen.values())), isolation=wanted.isolation)
-            return plan(store, ranges, isolation=wanted.isolation, max_slice_bytes=_SLICE_BYTES, times=wanted.times)
-
-    def _chosen(self, store: TopicSource) -> dict[str, list[TopicPartition]]:
-        wanted = self._wanted
-        schemas_topic = None if wanted.decode is None else wanted.decode.schemas_topic
-        found = partitions_by_topic(store, wanted.topics, wanted.partition, schemas_topic=schemas_topic)
-        self._topics = tuple(found)
-        return found
-
-    def _take_plan(self) -> Plan | ClusterPlan:
+    def _take_plan(self) -> ScanPlan:
         """The plan of the call for the first use, a new one for each later use."""
         planned, self._planned = self._planned, None
-        return self._plan() if planned is None else planned
+        return plan_scan(self._wanted)[0] if planned is None else planned
 
     def _schema(self, columns: Sequence[str] | None) -> pa.Schema:
         if self._typed is None:
@@ -241,13 +187,18 @@ class Scan:
 
         To stop early, drop the reader: `close` alone does not stop the threads.
         """
-        if columns is None:
-            return self._read(self.schema)
-        names = set(columns)
-        return self._read(pa.schema([field for field in self.schema if field.name in names]))
+        return self._read_part(columns)
 
-    def _read(self, schema: pa.Schema) -> pa.RecordBatchReader:
+    def _read_part(self, columns: Iterable[str] | None, part: WantedPart | None = None) -> pa.RecordBatchReader:
+        """The records of these columns, without some that are not of the part."""
+        schema = self.schema
+        if columns is not None:
+            names = set(columns)
+            schema = pa.schema([field for field in schema if field.name in names])
         planned = self._take_plan()
+        return self._read(schema, planned if part is None else narrowed_plan(self._wanted, planned, part))
+
+    def _read(self, schema: pa.Schema, planned: ScanPlan) -> pa.RecordBatchReader:
         left_out = LeftOut()
         if isinstance(planned, ClusterPlan):
             batches = self._read_cluster(planned, schema, left_out)
@@ -268,6 +219,8 @@ class Scan:
     def _read_cluster(self, planned: ClusterPlan, schema: pa.Schema, left_out: LeftOut) -> Iterator[pa.RecordBatch]:
         # Tasks add to it, and the reader of the stream takes from it: both are atomic.
         healed: deque[HealedRange] = deque(planned.healed)
+        for each in planned.mixed:
+            _logger.warning("%s", each)
 
         def read_task(slices: Sequence[Slice], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return read_through_damage(slices, columns=columns, on_healed=healed.append)
@@ -309,11 +262,17 @@ class Scan:
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> pl.LazyFrame:
-        """A lazy frame. Columns that the query does not use are not decoded, and a limit stops reading."""
-        return polars_frame(self.schema, self.to_arrow_batch_reader)
+        """A lazy frame. Columns that the query does not use are not decoded, and a limit stops reading.
+
+        Conditions on offset, timestamp, topic and partition leave out files and parts of them.
+        """
+        return polars_frame(self.schema, self._read_part)
 
     def to_duckdb(self, name: str, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyConnection:
-        """Make it a table of this name in the connection, or in a new one in memory, and return the connection."""
+        """Make it a table of this name in the connection, or in a new one in memory, and return the connection.
+
+        DuckDB says nothing of its conditions and columns to a stream of Arrow: name them in the scan.
+        """
         return duckdb_table(self.to_arrow_batch_reader, name, connection)
 
     def count(self) -> int:
@@ -322,8 +281,7 @@ class Scan:
         is_plain = not self._rows.needed and not isinstance(planned, ClusterPlan)
         if is_plain:
             return sum(read_ahead(planned.tasks, count_records, self._wanted.threads))
-        self._planned = planned
-        return sum(batch.num_rows for batch in self._read(record_schema((OFFSET,))))
+        return sum(batch.num_rows for batch in self._read(record_schema((OFFSET,)), planned))
 
     def explain(self) -> str:
         """A description of what a use would read: directories, topics, segments and bytes, formats, chosen copies."""
@@ -376,7 +334,7 @@ def _memory_of(batch: pa.RecordBatch) -> int:
     return int(batch.get_total_buffer_size())
 
 
-def _records_of(wanted: _Wanted, topic: str, columns: Sequence[str]) -> Scan:
+def _records_of(wanted: Wanted, topic: str, columns: Sequence[str]) -> Scan:
     """Undecoded records of a topic, for format detection. Also those of `_schemas`."""
     return Scan(
         replace(
@@ -392,7 +350,7 @@ def _records_of(wanted: _Wanted, topic: str, columns: Sequence[str]) -> Scan:
     )
 
 
-def _schemas_of(wanted: _Wanted) -> SchemaCatalogue:
+def _schemas_of(wanted: Wanted) -> SchemaCatalogue:
     """All schemas as they are now."""
     assert wanted.decode is not None
     return read_catalogue(wanted.decode, partial(_records_of, wanted))

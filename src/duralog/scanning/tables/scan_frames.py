@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from duralog.columnar.tables import taken_by_others
 from duralog.errors import DuralogError
+from duralog.scanning.tables.polars_predicates import PolarsPredicate
+from duralog.scanning.tables.scan_planning import WantedPart
 
 if TYPE_CHECKING:
     import duckdb
@@ -16,10 +18,15 @@ if TYPE_CHECKING:
 
 ReadColumns = Callable[[Iterable[str] | None], pa.RecordBatchReader]
 """The records of a scan, read from the start: these columns of them, or all."""
+ReadPart = Callable[[Iterable[str] | None, WantedPart | None], pa.RecordBatchReader]
+"""The same, without some that a query does not want."""
 
 
-def polars_frame(schema: pa.Schema, read_columns: ReadColumns) -> pl.LazyFrame:
-    """Polars asks for the columns that the query uses, and for no more batches when it has enough rows."""
+def polars_frame(schema: pa.Schema, read_part: ReadPart) -> pl.LazyFrame:
+    """Polars asks for the columns that the query uses, and for no more batches when it has enough rows.
+
+    The predicate of a query narrows what is read, unless there is a limit, too: that is one on the rows before it.
+    """
     try:
         import polars as pl
         from polars.io.plugins import register_io_source
@@ -32,7 +39,8 @@ def polars_frame(schema: pa.Schema, read_columns: ReadColumns) -> pl.LazyFrame:
         left = n_rows
         if left == 0:
             return
-        for batch in _reader(read_columns, with_columns):
+        part = None if predicate is None or left is not None else PolarsPredicate(predicate)
+        for batch in _fitting(read_part(with_columns, part)):
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
             if with_columns is not None:
@@ -73,12 +81,11 @@ class _Stream:
         self._read_columns = read_columns
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return _reader(self._read_columns, None).__arrow_c_stream__(requested_schema)
+        return _fitting(self._read_columns(None)).__arrow_c_stream__(requested_schema)
 
 
-def _reader(read_columns: ReadColumns, columns: Iterable[str] | None) -> pa.RecordBatchReader:
+def _fitting(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """The records, with types that other libraries have."""
-    reader = read_columns(columns)
     schema = taken_by_others(reader.schema)
     if schema == reader.schema:
         return reader

@@ -21,7 +21,7 @@ from duralog.scanning.cluster.sources import ClusterPlan
 from duralog.scanning.logs import AnyPlan, Logs
 from duralog.scanning.offset_ranges import Bound, OffsetRange, Offsets, OnDataLoss, select_partitions
 from duralog.scanning.slices import DataLoss
-from duralog.scanning.time_range import ANY_TIME, TimeRange
+from duralog.scanning.time_range import ANY_TIME
 from duralog.scanning.topic_choice import unless_named
 from duralog.spark.option_text import InvalidOption
 from duralog.spark.source.frame_snapshot import FrameSnapshot
@@ -71,7 +71,7 @@ def plan_read(
             isolation=options.isolation,
             max_slice_bytes=options.max_split_bytes,
             min_slices=options.min_partitions,
-            times=ANY_TIME if filters is None else TimeRange(filters.not_before_ms, filters.before_ms),
+            times=ANY_TIME if filters is None else filters.bounds.times,
             on_data_loss=on_data_loss,
         )
     log_plan(options, planned)
@@ -83,8 +83,8 @@ def log_plan(options: ReadOptions, planned: AnyPlan) -> None:
         _logger.info("%s: %s", options.path, planned)
         return
     _logger.info("%s: %s", options.path, planned.summary())
-    for healed in planned.healed:
-        _logger.warning("%s", healed)
+    for noted in (*planned.healed, *planned.mixed):
+        _logger.warning("%s", noted)
 
 
 def log_problems(logs: Logs) -> None:

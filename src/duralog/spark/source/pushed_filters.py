@@ -28,11 +28,11 @@ from pyspark.sql.datasource import (
 
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.offset_ranges import OffsetRange
+from duralog.scanning.row_bounds import INT64_MAX, RowBounds
 from duralog.spark.source.far_times import FarTime
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
-_INT64_MAX = 2**63 - 1
 
 _TESTS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: lambda found, value: found == value,
@@ -54,11 +54,7 @@ class PushedFilters:
 
     of_partitions: list[Filter] = field(default_factory=list)
     """On `topic` and `partition`: they hold for a partition as a whole, or not."""
-    first_offset: int = 0
-    last_offset: int = _INT64_MAX - 1
-    not_before_ms: int | None = None
-    before_ms: int | None = None
-    """No wanted row has this time or a later one."""
+    bounds: RowBounds = field(default_factory=RowBounds)
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> PushedFilters:
@@ -72,12 +68,7 @@ class PushedFilters:
 
     def narrow(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
         """The part of the ranges that the filters let through."""
-        narrowed = {}
-        for partition, (start_offset, end_offset) in ranges.items():
-            if self.wants(partition):
-                start = max(start_offset, self.first_offset)
-                narrowed[partition] = OffsetRange(start, max(start, min(end_offset, self.last_offset + 1)))
-        return narrowed
+        return self.bounds.narrow(ranges, self.wants)
 
     def _take(self, filter_: Filter) -> None:
         column = _column(filter_)
@@ -92,21 +83,17 @@ class PushedFilters:
         if isinstance(filter_, In):
             offsets = [value for value in filter_.value if value is not None]
             if offsets and all(map(_is_whole, offsets)):
-                self._between(min(offsets), max(offsets))
+                self.bounds.between(min(offsets), max(offsets))
             return
         value = getattr(filter_, "value", None)
         if not _is_whole(value):
             return
         if isinstance(filter_, EqualTo | EqualNullSafe):
-            self._between(value, value)
+            self.bounds.between(value, value)
         elif isinstance(filter_, GreaterThan | GreaterThanOrEqual):
-            self._between(value + isinstance(filter_, GreaterThan), _INT64_MAX - 1)
+            self.bounds.between(value + isinstance(filter_, GreaterThan), INT64_MAX - 1)
         elif isinstance(filter_, LessThan | LessThanOrEqual):
-            self._between(0, value - isinstance(filter_, LessThan))
-
-    def _between(self, first: int, last: int) -> None:
-        self.first_offset = max(self.first_offset, first)
-        self.last_offset = min(self.last_offset, last)
+            self.bounds.between(0, value - isinstance(filter_, LessThan))
 
     def _take_time(self, filter_: Filter) -> None:
         if isinstance(filter_, In):
@@ -117,11 +104,9 @@ class PushedFilters:
         if not known or len(known) != len(times):
             return
         if isinstance(filter_, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | In):
-            first = min(known)
-            self.not_before_ms = first if self.not_before_ms is None else max(self.not_before_ms, first)
+            self.bounds.since(min(known))
         if isinstance(filter_, EqualTo | EqualNullSafe | LessThan | LessThanOrEqual | In):
-            end = max(known) + 1
-            self.before_ms = end if self.before_ms is None else min(self.before_ms, end)
+            self.bounds.until(max(known) + 1)
 
 
 def _column(filter_: Filter) -> str | None:

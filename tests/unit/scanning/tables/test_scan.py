@@ -10,7 +10,7 @@ import pytest
 
 import duralog
 from duralog.columnar.schema import RECORD_SCHEMA
-from duralog.scanning.tables import scan as scan_module
+from duralog.scanning.tables import scan_planning
 from tests.support.spark.planned_log import NOW_MS, fill, offsets, open_for_writing, record
 
 END = 1000
@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_module, "_SLICE_BYTES", 3000)
+    monkeypatch.setattr(scan_planning, "SLICE_BYTES", 3000)
 
 
 @pytest.mark.usefixtures("small_slices")

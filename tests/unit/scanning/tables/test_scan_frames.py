@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import polars
@@ -15,6 +16,7 @@ import duralog
 from duralog.scanning.slice_reading import read_slices
 from duralog.scanning.slices import Slice
 from duralog.scanning.tables import scan as scan_module
+from duralog.scanning.tables import scan_planning
 from tests.support.spark.planned_log import NOW_MS, fill, open_for_writing, record
 
 END = 1000
@@ -51,7 +53,7 @@ def test_each_use_reads_what_is_there(tmp_path: Path) -> None:
 
 
 def test_polars_reads_only_what_it_needs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_module, "_SLICE_BYTES", 3000)
+    monkeypatch.setattr(scan_planning, "SLICE_BYTES", 3000)
     asked: list[list[str]] = []
 
     def counted(slices: Iterable[Slice], *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -67,6 +69,68 @@ def test_polars_reads_only_what_it_needs(path: Path, monkeypatch: pytest.MonkeyP
     assert frame.select("key").head(5).collect().height == 5
     assert len(asked) <= 3, "a limit ends the reading"
     assert frame.collect().height == 2 * END
+
+
+_OFFSET, _PARTITION, _TOPIC = (polars.col(name) for name in ("offset", "partition", "topic"))
+_TIME = polars.col("timestamp")
+_LATE = datetime.fromtimestamp((NOW_MS + 890) / 1000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows", "most"),
+    [
+        ((_OFFSET >= 100) & (_OFFSET < 110), 20, 40),
+        (_OFFSET.is_between(100, 109, closed="none"), 16, 40),
+        ((polars.lit(995) <= _OFFSET) & (_PARTITION == 1), 5, 20),
+        ((_PARTITION.is_in([1, 7])) & (_OFFSET == 7), 1, 20),
+        (_TOPIC.str.starts_with("ord") & (_OFFSET == 7), 2, 40),
+        (_TOPIC != "orders", 0, 0),
+        (_OFFSET > 10**9, 0, 0),
+        (_OFFSET < -5, 0, 0),
+        (_TIME >= _LATE, 220, 400),
+        ((_TIME > _LATE) & (_TIME < _LATE) & (_PARTITION == 0), 0, 200),
+        ((_OFFSET < 3) | (_PARTITION == 1), END + 3, 2 * END),
+        (_OFFSET % 500 == 7, 4, 2 * END),
+        (~(_OFFSET > 10), 22, 2 * END),
+        (_OFFSET > 10.5, 2 * END - 22, 2 * END),
+        (_OFFSET + _PARTITION > 10, 2 * END - 21, 2 * END),
+    ],
+    ids=str,
+)
+def test_conditions_of_polars_leave_out_what_is_not_wanted(
+    path: Path, monkeypatch: pytest.MonkeyPatch, condition: polars.Expr, rows: int, most: int
+) -> None:
+    read: list[int] = []
+
+    def counted(slices: Iterable[Slice], *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in read_slices(slices, columns=columns):
+            read.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(scan_module, "read_slices", counted)
+    whole = duralog.scan(path, topic="orders").to_arrow()
+    expected = polars.DataFrame(whole.select(["topic", "partition", "offset", "timestamp"])).filter(condition)
+    read.clear()
+    for given in (str(path), [str(path)]):
+        frame = duralog.scan(given, topic="orders").to_polars()
+        found = frame.filter(condition).select("topic", "partition", "offset", "timestamp").collect()
+        assert found.equals(expected)
+        assert found.height == rows
+        assert sum(read) <= most
+        read.clear()
+
+
+def test_a_scan_with_times_of_its_own_is_narrowed_further(path: Path) -> None:
+    frame = duralog.scan(path, topic="orders", since=NOW_MS + 100, until=NOW_MS + 900).to_polars()
+    found = frame.filter((_TIME >= _LATE) & (_PARTITION == 0)).collect()
+    assert found["offset"].to_list() == list(range(890, 900))
+
+
+def test_what_an_unknown_version_of_polars_says_narrows_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = duralog.scan(path, topic="orders").to_polars()
+    for text in ("no JSON", "[]", '{"BinaryExpr": 7}', '{"Function": {"function": {"Boolean": {"IsBetween": 1}}}}'):
+        monkeypatch.setattr(polars.Expr, "meta", SimpleNamespace(serialize=lambda text=text, **_: text))
+        assert frame.filter(_OFFSET == 7).collect().height == 2
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
