@@ -17,7 +17,7 @@ from duralog.format.checkpoints import (
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from tests.support.cluster.made import TOPIC, write_meta
 
-Rows = dict[int, tuple[bytes, bytes | None]]
+Rows = dict[int, tuple[bytes | None, bytes | None]]
 """Key and value by offset."""
 
 
@@ -165,7 +165,7 @@ def random_copies(rng: Random, history: History) -> list[ModelCopy]:
     return copies
 
 
-def table(rows: Rows) -> dict[bytes, bytes]:
+def table(rows: Rows) -> dict[bytes | None, bytes]:
     """The newest value of each key that is not deleted."""
     found = {key: value for _, (key, value) in sorted(rows.items())}
     return {key: value for key, value in found.items() if value is not None}

@@ -21,6 +21,7 @@ from duralog.config.plurals import plural
 from duralog.config.progress import OnProgress, ignore
 from duralog.format.topic_partition import TopicPartition
 from duralog.operations.chosen_partition import EVERYTHING, Choice
+from duralog.operations.cluster.executors import executor_of
 from duralog.operations.cluster.explain import chosen_partitions
 from duralog.operations.cluster.heal_tasks import Directories, HealWork, PlanWork, heal_in_task, seen_copies
 from duralog.operations.cluster.locked_directories import Change, LockedDirectory, locked_directories
@@ -32,7 +33,6 @@ from duralog.scanning.cluster.heal_planning import plan_heal
 from duralog.scanning.cluster.healing_files import CopyOutcome
 from duralog.scanning.cluster.problems import Problem, ProblemKind
 from duralog.scanning.executor import Executor, one_by_one, run_in_groups
-from duralog.scanning.thread_executor import ThreadExecutor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def heal_cluster(
     began = time.monotonic()
     locations, _ = find_directories(list(request.paths), request.storage_options)
     with locked_directories(locations, dry_run=request.dry_run) as held:
-        executor = _executor(workers, on_progress)
+        executor = executor_of(workers, on_progress)
         is_elsewhere = isinstance(workers, OnSpark)
         if not request.dry_run:
             for directory in held.values():
@@ -280,11 +280,11 @@ def _refusal(copy: CopyPlan, request: HealRequest, held: Mapping[str, LockedDire
     if copy.location.url not in held:
         return "this process may not write to the directory: it was only read"
     if copy.conflicts:
-        first, last = copy.conflicts[0]
+        (first, _), (_, last) = copy.conflicts[0], copy.conflicts[-1]
         return (
-            f"no copy is whole in the compacted part, and this one lacks records from offset {first} to {last} that"
-            " were removed here and are not elsewhere: keys that were deleted may come back. Read what you need from"
-            " the other copies, or give the directories of a backup, too"
+            "no copy of the compacted part is whole, and their cleaners have removed other records: keys that were"
+            f" deleted would come back, between offsets {first} and {last}. Give the directories of a backup, too; or"
+            " copy what is left with duralog cluster restore --accept-loss"
         )
     orphans = copy.orphans
     if orphans is None:
@@ -352,11 +352,3 @@ def _heal_work(work: _Work, failed: Sequence[CopyOutcome], held: Mapping[str, Lo
         return None
     targets = {copy.location.url: held[copy.location.url].target(work.plan.partition) for copy in copies}
     return HealWork(plan=replace(work.plan, copies=copies), targets=targets)
-
-
-def _executor(workers: Workers, on_progress: OnProgress) -> Executor:
-    if not isinstance(workers, OnSpark):
-        return ThreadExecutor(workers.count, on_progress)
-    from duralog.spark.executor import SparkExecutor
-
-    return SparkExecutor(workers.session, on_progress)

@@ -17,6 +17,7 @@ from duralog.operations.restore.log_contents import BytesSum, ContentsSum, LogBy
 from duralog.operations.restore.report import LogContents, LostRange
 from duralog.scanning.cluster.batch_reading import BatchRun, read_batches
 from duralog.scanning.cluster.cluster import Copies
+from duralog.scanning.cluster.compacted_source import MixedPart
 from duralog.scanning.cluster.offset_sets import without
 from duralog.scanning.cluster.sound_slices import missing_offsets
 from duralog.scanning.cluster.sources import HealedRange
@@ -40,6 +41,8 @@ class PartitionSource:
     """Up to here consumers were served; no copy may reach so far."""
     healed: tuple[HealedRange, ...]
     """What the plan takes from other than the chosen copy."""
+    mixed: MixedPart | None = None
+    """The compacted part, if no copy of it is whole."""
 
     @property
     def size_bytes(self) -> int:
@@ -157,7 +160,7 @@ class _Reading:
             if first <= last
             for low, high in without((first, last), known)
         ]
-        return [LostRange(*each) for each in sorted([*self._damage, *missing])]
+        return [*_mixed(self._source), *(LostRange(*each) for each in sorted([*self._damage, *missing]))]
 
     def _corrupt(self, found: CorruptBytes) -> None:
         reason = f"{found.path}: position {found.position}: {found.reason}"
@@ -169,7 +172,12 @@ class _Reading:
 
 def planned_losses(source: PartitionSource) -> list[LostRange]:
     """What is known to be lost before anything is read: the log starts or ends with offsets that no copy has."""
-    return [LostRange(*each) for each in _known_losses(source)]
+    return [*_mixed(source), *(LostRange(*each) for each in _known_losses(source))]
+
+
+def _mixed(source: PartitionSource) -> Iterator[LostRange]:
+    if source.mixed is not None:
+        yield LostRange(source.mixed.first_offset, source.mixed.last_offset, source.mixed.reason)
 
 
 def _known_losses(source: PartitionSource) -> Iterator[tuple[int, int, str]]:

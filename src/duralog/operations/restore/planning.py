@@ -114,6 +114,7 @@ def _sources(
                 start_offset=choice.start_offset,
                 end_offset=max(end, choice.start_offset),
                 healed=tuple(healed[known.partition]),
+                mixed=next((each for each in plan.mixed if each.place == known.partition), None),
             )
         )
     return found, unreadable

@@ -11,7 +11,7 @@ where it is damaged. What no copy shows to be removed never leaves a copy by its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,7 @@ class Donor:
     copy: int
     reach: int
     doubtful: Ranges = field(default_factory=list)
-    """Offsets of records that only the damaged copy has. Damage may have hidden why the donor's cleaner removed them."""
+    """Offsets of records that only the damaged copy has: damage may hide why the donor's cleaner has removed them."""
 
 
 class CompactedPart:
@@ -72,8 +72,7 @@ class CompactedPart:
         """Damaged copies without a donor."""
         self._keyed: KeyedCopies | None = None
         """None if no copy is damaged or ends early."""
-        self.conflicts: dict[int, Ranges] = {}
-        """For copies without a donor: records that others would fill in, and that a cleaner has removed here."""
+        self._conflicts: list[tuple[int, int]] = []
 
     @property
     def is_empty(self) -> bool:
@@ -85,8 +84,9 @@ class CompactedPart:
             return
         for number in range(len(self._rows)):
             self._survey(number)
-        ends = {found.reach for found in self._surveyed.values()}
-        if len(self._rows) > 1 and (len(ends) > 1 or any(found.damage for found in self._surveyed.values())):
+        # One that ends early may have lost more than its end; and once it is healed, it may be the copy that counts.
+        is_uneven = len(set(self._copies.choice.agreed)) > 1
+        if len(self._rows) > 1 and (is_uneven or any(found.damage for found in self._surveyed.values())):
             self._keyed = KeyedCopies(self._rows, self._belonging.mask)
             self._compare(self._keyed)
 
@@ -115,6 +115,10 @@ class CompactedPart:
         if number in self._mixed:
             return None
         return number if number not in self._donors else self._donors[number].copy
+
+    def conflicts(self) -> Ranges:
+        """Offsets of records that a copy would get from another one, although a cleaner has removed them here."""
+        return merged(self._conflicts)
 
     def lost(self, start_offset: int, end_offset: int) -> Ranges:
         """The offsets between these that no copy has without damage."""
@@ -191,21 +195,26 @@ class CompactedPart:
     # By keys
 
     def _compare(self, keyed: KeyedCopies) -> None:
-        lost: dict[int, list[tuple[int, int]]] = {number: [] for number in self._surveyed}
-        for records in keyed.shares():
-            for number in self._surveyed:
-                for other in self._surveyed:
-                    if other != number:
-                        lost[number] += self._lost_by(number, other, records, keyed.first_repeats)
-        for number, found in self._surveyed.items():
-            found.damage = merged([*found.damage, *lost[number]])
+        seen = {number: found.damage for number, found in self._surveyed.items()}
+        # What a copy has lost may be why it still has what the cleaner of another one has removed: so twice.
+        for _ in range(2):
+            lost = {number: self._lost(number, keyed) for number in self._surveyed}
+            for number, found in self._surveyed.items():
+                found.damage = merged([*seen[number], *lost[number]])
         for number, found in self._surveyed.items():
             if found.damage:
                 self._find_donor(number)
 
+    def _lost(self, number: int, keyed: KeyedCopies) -> Iterator[tuple[int, int]]:
+        for records in keyed.shares():
+            everything = sorted_records(*records)
+            for other in self._surveyed:
+                if other != number:
+                    yield from self._lost_by(number, other, records, everything, keyed.first_repeats[number])
+
     def _lost_by(
-        self, number: int, other: int, records: Sequence[NDArray[Any]], repeats: Sequence[int]
-    ) -> Iterable[tuple[int, int]]:
+        self, number: int, other: int, records: Sequence[NDArray[Any]], everything: NDArray[Any], first_repeat: int
+    ) -> Sequence[tuple[int, int]]:
         """Where a copy lacks records that another one has, and that no cleaner of it can have removed."""
         mine, theirs = records[number], records[other]
         start, reach = self._rows[number].copy.state.log_start_offset, self._surveyed[number].reach
@@ -215,8 +224,8 @@ class CompactedPart:
         if not len(candidates):
             return []
         has_earlier, has_later = found.has_earlier[keep], found.has_later[keep]
-        is_last = ~has_later & ~neighbours(candidates, theirs).has_later
-        is_uncleaned = candidates["offset"] >= repeats[number]
+        is_last = ~has_later & ~neighbours(candidates, everything).has_later
+        is_uncleaned = candidates["offset"] >= first_repeat
         is_known = np.array([self._sees(other, offset, number) for offset in candidates["offset"].tolist()], np.bool_)
         is_lost = is_uncleaned | (is_last & np.where(candidates["is_tombstone"], has_earlier, is_known))
         offsets = np.sort(mine["offset"])
@@ -245,11 +254,8 @@ class CompactedPart:
             return
         assert self._keyed is not None
         self._mixed.add(number)
-        conflicts: Ranges = []
         for records in self._keyed.shares():
-            conflicts += self._conflicts(number, records)
-        if conflicts:
-            self.conflicts[number] = merged(conflicts)
+            self._conflicts += self._removed_here(number, records)
 
     def _able_donors(self, number: int) -> list[Donor]:
         """Those that reach farthest first."""
@@ -300,7 +306,7 @@ class CompactedPart:
         """Whether each record is one that the cleaner of a copy has removed, and that nothing would hide."""
         beside = neighbours(after, own)
         is_last = ~neighbours(after, after).has_later
-        is_new = ~beside.is_there & is_last & ~after["is_tombstone"]
+        is_new: NDArray[np.bool_] = ~beside.is_there & is_last & ~after["is_tombstone"]
         is_new &= after["offset"] < min(repeats[number], self._surveyed[number].reach)
         for first, last in self._surveyed[number].damage:
             is_new &= (after["offset"] < first) | (after["offset"] > last)
@@ -308,7 +314,7 @@ class CompactedPart:
             is_new[place] = not self._sees(other, int(after["offset"][place]), number)
         return is_new
 
-    def _conflicts(self, number: int, records: Sequence[NDArray[Any]]) -> Ranges:
+    def _removed_here(self, number: int, records: Sequence[NDArray[Any]]) -> list[tuple[int, int]]:
         """Records that a copy would get where it is damaged, although it lacks later ones of their keys elsewhere."""
         own, damage = records[number], self._surveyed[number].damage
         others = sorted_records(*(each for other, each in enumerate(records) if other != number))

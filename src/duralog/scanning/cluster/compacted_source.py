@@ -35,11 +35,15 @@ class MixedPart:
     last_offset: int
 
     @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
     def reason(self) -> str:
         return "no copy of the compacted part is whole: records may be missing, and deleted keys may come back"
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}: offsets {self.first_offset} to {self.last_offset}: {self.reason}"
+        return f"{self.place}: offsets {self.first_offset} to {self.last_offset}: {self.reason}"
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in (*self.__slots__, "reason")}

@@ -88,7 +88,7 @@ class CopyPlan:
     """Up to where a cleaner has been at what the copy has afterwards; None if that is not known."""
     orphans: Orphans | None = None
     conflicts: tuple[tuple[int, int], ...] = ()
-    """Offsets of records that it would get, although a cleaner has removed them here: none of the copies is whole."""
+    """Offsets of records that a cleaner has removed from a copy that would get them again: no copy is whole."""
     other_topic: str | None = None
     """The id of the topic that a folder of the partition's name belongs to. It is set aside."""
 

@@ -272,8 +272,12 @@ class _Planning:
             return None
         limit = NOWHERE if found.number is None else self._belonging.limits[found.number]
         diverges_at = None if limit == NOWHERE else limit
-        conflicts = () if found.number is None else tuple(self._compacted.conflicts.get(found.number, ()))
-        return replace(found, cleaned_to=self._cleaned_to(found), diverges_at=diverges_at, conflicts=conflicts)
+        return replace(
+            found,
+            cleaned_to=self._cleaned_to(found),
+            diverges_at=diverges_at,
+            conflicts=tuple(self._compacted.conflicts()),
+        )
 
     def _cleaned_to(self, plan: CopyPlan) -> int | None:
         origin = self._compacted.origin(plan.number)

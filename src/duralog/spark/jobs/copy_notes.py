@@ -60,6 +60,8 @@ def missing_partitions(logs: Logs, topic: str) -> Iterator[str]:
 def copy_problems(planned: AnyPlan) -> Iterator[str]:
     """What is wrong with copies, each after the name of its topic."""
     if isinstance(planned, ClusterPlan):
+        for part in planned.mixed:
+            yield f"{part.topic}: {part}"
         for each in planned.explained:
             for problem in each.problems:
                 yield f"{each.partition.topic}: {problem}"

@@ -5,14 +5,13 @@ The batch source and `duralog.spark.explain` both use it, so that what is explai
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from duralog.config.collector_pause import collector_paused
 from duralog.errors import UnknownTopic
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.directories import Paths
@@ -48,7 +47,7 @@ def explain(path: Paths, options: Mapping[str, str] | None = None, **more: str) 
 
 def take_snapshot(options: ReadOptions) -> FrameSnapshot:
     """What the options mean now, in offsets."""
-    with _collector_paused(), options.logs.open() as logs:
+    with collector_paused(), options.logs.open() as logs:
         log_problems(logs)
         return FrameSnapshot.of(logs, _resolve(logs, options, data_loss_handler(options)))
 
@@ -58,7 +57,7 @@ def plan_read(
 ) -> AnyPlan:
     """The slices of a batch read: of a snapshot, or of what the options mean now."""
     remembered = () if snapshot is None else snapshot.objects
-    with _collector_paused(), options.logs.open(remembered=remembered) as logs:
+    with collector_paused(), options.logs.open(remembered=remembered) as logs:
         on_data_loss = data_loss_handler(options)
         if snapshot is None:
             ranges = _resolve(logs, options, on_data_loss)
@@ -160,20 +159,3 @@ def data_loss_handler(options: ReadOptions) -> OnDataLoss | None:
 
 def _log_loss(loss: DataLoss) -> None:
     _logger.warning("%s", loss)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No garbage collection while a plan makes very many objects that all stay.
-
-    The collector visits all objects again whenever their number has grown by a quarter. For a hundred thousand segments
-    these are millions, without garbage among them, and that was half of the time. If several threads pause it, the
-    first one that is done resumes it.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
