@@ -1,7 +1,7 @@
 """Records of v2 batches straight into the buffers of Arrow arrays: each record is read and copied in one go.
 
 The same records and faults as `duralog.kernels.decode` followed by `duralog.kernels.gather`, for who wants nothing but
-Arrow: the positions in between are not written, and columns that nobody asked for are checked and not copied. Fields
+Arrow: the positions in between are not written, and columns that were not asked for are checked and not copied. Fields
 are copied in vectors that may overshoot. So a batch is taken only if it would fit were it all key or all value, and if
 it ends `PADDING` bytes before the end of the data.
 """

@@ -177,7 +177,7 @@ def _is_superseded(batch, marks, first_mark, end_mark):
 
 @kernel(types.intp(BATCH_ROWS, _INT8S, BYTES, types.int64, types.int64, _INT8S, _INT64S, _NUMBERS))
 def settle_batches(batches, verdicts, marks, first_mark, end_mark, fates, tallies, numbers):
-    """Tell the fate of the batches that need not be looked into, and count their records.
+    """Decide about the batches whose records need not be read, and count their records.
 
     The result is how many others there are. Their numbers are put into `numbers`, those of damaged batches with them.
     REQUIRES: a bit of `marks` for each offset from `first_mark` to before `end_mark`.

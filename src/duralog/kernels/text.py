@@ -21,8 +21,6 @@ NOT_TEXT = -1
 
 OVERRUN = VECTOR_BYTES + SLACK
 MAX_DECIMAL_BYTES = 20
-MAX_TIME_BYTES = 30
-"""A sign, a year of nine digits, and 20 bytes from the month to the zone."""
 
 JSON = True
 ESCAPED = False
@@ -92,7 +90,7 @@ def put_padded(target, value, width):
 
 @device
 def put_time(target, timestamp_ms):
-    """Write milliseconds since 1970 as 2023-11-14T22:13:20.000Z, at most MAX_TIME_BYTES.
+    """Write milliseconds since 1970 as 2023-11-14T22:13:20.000Z, at most 30 bytes.
 
     A year past 9999 gets a plus sign, one before the year 0 a minus sign, as in ISO 8601.
     """

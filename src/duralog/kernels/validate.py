@@ -48,17 +48,14 @@ _AT_BASE_TIMESTAMP = BATCH_V2.at.base_timestamp
 _AT_MAX_TIMESTAMP = BATCH_V2.at.max_timestamp
 _AT_RECORD_COUNT = BATCH_V2.at.record_count
 
-RecordFacts = tuple[int, int, int, int, int]
-"""(fault, its position, smallest timestamp, largest timestamp, traits).
-
-A timestamp of -1 is none and does not count: both are -1 where there is no other. The largest is -1 at least. With a
-fault, the others mean nothing.
-"""
-
 
 @device
 def _walk(data, position, end, count, base_timestamp, delta_mask):
-    """`RecordFacts` of the records in data[position:end]."""
+    """Of the records in data[position:end]: fault, its position, smallest timestamp, largest timestamp, traits.
+
+    A timestamp of -1 is none and does not count: both are -1 where there is no other. The largest is -1 at least. With
+    a fault, the others mean nothing.
+    """
     smallest = np.int64(_INT64_MAX)
     largest = np.int64(NO_TIMESTAMP)
     fault = np.int64(_NONE)
@@ -178,5 +175,5 @@ def inspect_batch(data, position):
 
 @kernel(types.UniTuple(types.int64, 5)(BYTES, types.int64, types.int64, types.int64))
 def inspect_records(data, count, base_timestamp, delta_mask):
-    """`RecordFacts` of `count` records, decompressed. `delta_mask` is 0 where all have the base timestamp, else -1."""
+    """The same of `count` records, decompressed. `delta_mask` is 0 where all have the base timestamp, else -1."""
     return _walk(data, 0, len(data), count, base_timestamp, delta_mask)

@@ -19,9 +19,10 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
-from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener
 from uuid import UUID
 
+from duralog.config.redirects import NoRedirects
 from duralog.errors import SchemaError
 from duralog.schemas.catalogue import MAX_CATALOGUE_BYTES, MAX_SCHEMAS, SchemaCatalogue
 from duralog.schemas.registered_schema import DEFAULT_CONTEXT, RegisteredSchema, SubjectVersion, context_of, in_context
@@ -241,7 +242,7 @@ class _Registry:
         self._open: list[Any] = []
         """The sockets of the request that is being made."""
         secure = _Https(self._keep, _tls(settings)) if parts.scheme == "https" else _Http(self._keep)
-        self._opener = build_opener(_NoRedirects, secure)
+        self._opener = build_opener(NoRedirects, secure)
 
     # Answers of one shape.
 
@@ -371,11 +372,6 @@ def _quoted(subject: str) -> str:
         return quote(subject, safe="")
     except UnicodeEncodeError:
         raise SchemaError(f"subject {subject[:100]!r} is not Unicode text") from None
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *_arguments: Any) -> None:
-        return None
 
 
 _Keep = Callable[[Any], None]

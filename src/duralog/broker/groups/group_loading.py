@@ -14,10 +14,8 @@ older records in the other partitions are ignored, as in Kafka: an old commit mu
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from duralog.broker.groups.group_log import GroupLog
@@ -38,6 +36,7 @@ from duralog.broker.topics.coordinator_log import (
     read_log,
     unreadable_text,
 )
+from duralog.config.collector_pause import collector_paused
 from duralog.format.internal.coordinator_records import CoordinatorRecord, decode_coordinator_record
 from duralog.format.internal.group_records import CONSUMER_OFFSETS_TYPES
 from duralog.format.java_hash import coordinator_partition
@@ -132,20 +131,8 @@ def take_in(known: KnownGroups, number: int, loaded: LoadedPartition, on_skipped
 
 def load_groups(known: KnownGroups, log: GroupLog, logger: logging.Logger) -> None:
     """Read all partitions into a coordinator that is still empty."""
-    with _no_collection():
+    with collector_paused():
         _load_partitions(known, log, logger)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """No garbage collection while loading: nothing of it is garbage, and collecting takes as long as loading."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _load_partitions(known: KnownGroups, log: GroupLog, logger: logging.Logger) -> None:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import jwt
 
 from duralog.broker.security.failures import LoginFailed
+from duralog.config.redirects import NoRedirects
 from duralog.errors import InvalidConfig
 
 _logger = logging.getLogger("duralog.broker")
@@ -31,13 +32,6 @@ _LARGEST_BYTES = 1 << 20
 _KEY_TYPES = ("RSA", "EC")
 _MOST_NAMED = 5
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The keys come from the address that the owner has configured, and from no other."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 class TokenKeys:
@@ -94,7 +88,7 @@ class TokenKeys:
 
 
 def _fetched(url: str) -> Mapping[str | None, jwt.PyJWK]:
-    opener = urllib.request.build_opener(_NoRedirects)
+    opener = urllib.request.build_opener(NoRedirects)
     try:
         with opener.open(url, timeout=_SECONDS) as answer:
             data = _received(answer)

@@ -8,8 +8,6 @@ from enum import StrEnum
 from duralog.console.facts.payloads import ShownPayload
 from duralog.console.facts.runs import RunState
 
-NO_TIMESTAMP_MS = -1
-"""A record's timestamp where its batch has none."""
 SHOWN_BYTES = 16 << 10
 """The most bytes of a key, a value and a header's value in a page; `Source.record` returns more."""
 SHOWN_HEADERS = 100
@@ -29,7 +27,7 @@ class RecordKind(StrEnum):
 class ShownRecord:
     offset: int
     timestamp_ms: int
-    """`NO_TIMESTAMP_MS` if it has none."""
+    """-1 if it has none."""
     timestamp_type: str
     """`CreateTime`, `LogAppendTime` or `NoTimestampType`."""
     key: bytes | None

@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from duralog.config.redirects import NoRedirects
 from duralog.errors import CorruptRecord, DuralogError, InvalidConfig
 from duralog.format.java_properties import decode_properties
 from duralog.storage.disk.file_source import read_small
@@ -24,11 +25,6 @@ _TOKEN, _USER, _PASSWORD = "token", "username", "password"
 _KNOWN = frozenset({_PROTOCOL, _CA, _TOKEN, _USER, _PASSWORD})
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
 class MetricsAccess:
     """Without settings: for everyone, and without TLS."""
 
@@ -36,7 +32,7 @@ class MetricsAccess:
         given = settings or {}
         self.scheme = "https" if _protocol(given) == "SSL" else "http"
         self._authorization = _authorization(given)
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        handlers: list[urllib.request.BaseHandler] = [NoRedirects()]
         if self.scheme == "https":
             handlers.append(urllib.request.HTTPSHandler(context=_context(given.get(_CA))))
         self._opener = urllib.request.build_opener(*handlers)

@@ -15,8 +15,9 @@ from duralog.config.progress import OnProgress, ignore
 from duralog.errors import DuralogError
 from duralog.format.filenames import FolderState
 from duralog.format.topic_partition import TopicPartition
+from duralog.operations.cluster.executors import executor_of
 from duralog.operations.cluster.explain import ClusterRequest, chosen_partitions
-from duralog.operations.workers import TWO_THREADS, OnSpark, Workers, ignore_result
+from duralog.operations.workers import TWO_THREADS, Workers, ignore_result
 from duralog.scanning.cluster.choice import Reason, epoch_at
 from duralog.scanning.cluster.cluster import Cluster, Copies, open_cluster
 from duralog.scanning.cluster.comparison import Compared, compare
@@ -24,8 +25,7 @@ from duralog.scanning.cluster.explained import ExplainedPartition, explained
 from duralog.scanning.cluster.offset_sets import merged
 from duralog.scanning.cluster.problems import LOST_ADVICE, NOTES, Problem, ProblemKind
 from duralog.scanning.cluster.windows import Finding, FindingKind, Window, windows_of
-from duralog.scanning.executor import Advance, Executor, TaskProgress, run_in_groups
-from duralog.scanning.thread_executor import ThreadExecutor
+from duralog.scanning.executor import Advance, TaskProgress, run_in_groups
 
 _MOST_FINDINGS = 20
 """Of each copy of a partition. The others are counted."""
@@ -222,7 +222,7 @@ class _Rounds:
 
     def __init__(self, workers: Workers, progress: _OfWhole) -> None:
         self.compared: dict[TopicPartition, _Comparison] = defaultdict(_Comparison)
-        self._executor = _executor(workers, progress)
+        self._executor = executor_of(workers, progress)
         self._progress = progress
         self._windows: list[Window] = []
 
@@ -252,14 +252,6 @@ class _OfWhole:
     def __call__(self, progress: TaskProgress) -> None:
         done = self.bytes_before + progress.weight_done
         self._show(replace(progress, weight=max(self._size_bytes, done), weight_done=done))
-
-
-def _executor(workers: Workers, on_progress: Callable[[TaskProgress], None]) -> Executor:
-    if not isinstance(workers, OnSpark):
-        return ThreadExecutor(workers.count, on_progress)
-    from duralog.spark.executor import SparkExecutor
-
-    return SparkExecutor(workers.session, on_progress)
 
 
 def _compare_all(windows: Sequence[Window], advance: Advance) -> list[Compared]:

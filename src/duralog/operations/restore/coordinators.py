@@ -7,7 +7,7 @@ Scratch logs are never synced, and are removed at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -33,7 +33,6 @@ from duralog.storage.log.loaded_log import LogEnvironment
 from duralog.storage.log.partition_log import PartitionLog
 from duralog.storage.recovery.recovery import LoadOptions, load_partition
 
-Commits = Mapping[OffsetKey, CommittedOffset]
 _CONFIG = TopicConfig(cleanup_policy=frozenset({"compact"}))
 
 

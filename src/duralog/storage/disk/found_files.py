@@ -188,14 +188,15 @@ def directory_of(path: str) -> tuple[str, PartitionFolder | None]:
 
 def _is_log_directory(path: str, above: str) -> bool:
     """Whether a folder with a partition's name is a log directory, or can become one."""
-    names = _names_in(path)
-    if is_log_directory(names, lambda name: _names_in(os.path.join(path, name))):
+    names = names_in(path)
+    if is_log_directory(names, lambda name: names_in(os.path.join(path, name))):
         return True
     return not has_partition_files(names) and not os.path.exists(os.path.join(above, META_PROPERTIES))
 
 
-def _names_in(folder: str) -> list[str]:
+def names_in(folder: str) -> list[str]:
+    """Empty if it is a file, is not there, or cannot be read."""
     try:
         return os.listdir(folder)
     except OSError:
-        return []  # It is a file, or not there.
+        return []

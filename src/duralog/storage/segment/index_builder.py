@@ -19,7 +19,6 @@ from duralog.columnar.refusals import wrong_checksum
 from duralog.errors import CorruptRecord, Fault
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.kernels.indexing import (
-    BYTES_SINCE_ENTRY,
     LARGEST_OFFSET,
     LARGEST_TIMESTAMP,
     LAST_OFFSET,
@@ -80,10 +79,6 @@ class IndexBuilder:
     def largest_timestamp(self) -> tuple[int, int]:
         """The timestamp, and the last offset of the first batch that has it."""
         return int(self._state[LARGEST_TIMESTAMP]), int(self._state[LARGEST_OFFSET])
-
-    @property
-    def bytes_since_entry(self) -> int:
-        return int(self._state[BYTES_SINCE_ENTRY])
 
     def _add_times(self, timestamps: NDArray[Any], relative_offsets: NDArray[Any]) -> None:
         entries = np.empty(len(timestamps), TIME_ENTRIES)
