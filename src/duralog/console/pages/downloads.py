@@ -4,6 +4,10 @@ The query is that of the page of records. With `run`, the page gives the downloa
 stop it. A download that fails or is stopped ends without the end of its response, so that the browser does not treat it
 as complete.
 
+A user runs two at a time, so that two users can always download. One whose client does not read ends with its
+connection (`duralog.console.connections`), and so gives its place to others: what is sent is cut, so that each part
+shows whether the client reads.
+
 It bypasses the toolkit, whose middleware would compress it on the event loop.
 """
 
@@ -13,6 +17,7 @@ import asyncio
 import logging
 import re
 import threading
+from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -38,6 +43,9 @@ PATH = "/download/{topic}"
 DECODED = "decoded"
 """In the query, with any value: keys and values are decoded by their schemas."""
 _MOST_KNOWN = 100
+_MOST_OF_USER = 2
+_SENT_BYTES = 64 << 10
+"""At once: the server waits for the client between two of them."""
 _RUN = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 100
@@ -93,10 +101,28 @@ class DownloadApplication:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._running: Counter[str] = Counter()
+        """Downloads by the name of the user."""
         # A download that is aborted on purpose is not an error of the server.
         logging.getLogger("uvicorn.error").addFilter(lambda record: record.getMessage() != _CUT_OFF)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        viewer = viewer_of(scope)
+        if viewer is None:
+            await self._download(scope, receive, send)
+            return
+        user = viewer.user.name
+        if self._running[user] >= _MOST_OF_USER:
+            sentence = f"{_MOST_OF_USER} of your downloads are running already: wait for one of them, or stop it"
+            await _answer(503, sentence, scope, receive, send)
+            return
+        self._running[user] += 1
+        try:
+            await self._download(scope, receive, send)
+        finally:
+            self._running[user] -= 1
+
+    async def _download(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         if request.method != "GET":
             await _answer(405, "a download is a GET request", scope, receive, send)
@@ -176,7 +202,11 @@ async def _sent(
         while piece is not None and not leaving.done():
             if viewer is not None and not viewer.is_valid():
                 download.stop()
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            for begin in range(0, len(piece), _SENT_BYTES):
+                if leaving.done():
+                    break
+                body = piece[begin : begin + _SENT_BYTES]
+                await send({"type": "http.response.body", "body": body, "more_body": True})
             piece = await loop.run_in_executor(_workers, next, pieces, None)
         if not leaving.done():
             await send({"type": "http.response.body", "body": b"", "more_body": False})
