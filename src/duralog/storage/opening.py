@@ -24,8 +24,8 @@ Folders and metadata may differ. For writing, they are reconciled:
 | has files of a log                     |          |                                                                 |
 | the partition, in another directory of | yes      | the metadata follows: it gets the id of this directory          |
 | the store                              |          |                                                                 |
-| the partition, in a directory that is  | no       | the partition is offline: it is there                           |
-| offline                                |          |                                                                 |
+| the partition, in a directory that is  | no       | the partition is offline: it is there. Commands that only work  |
+| offline, or that is not given          |          | on a directory leave out those of one that is not given         |
 
 A directory without metadata gets it now if no node owns it yet. If it belongs to a Kafka node that keeps its metadata
 in another directory, it gets none before a topic is created or changed here.
@@ -91,6 +91,7 @@ class Opening:
         self._clock = clock
         self._scheduler = scheduler
         self._on_failure = on_failure if self._directories.are_several else None
+        self._has_warned_of_absent = False
 
     @property
     def owned_paths(self) -> list[str]:
@@ -115,6 +116,7 @@ class Opening:
             _logger.warning("the metadata cannot be read: %s; topics come from folders, with default configs", error)
         present = set(live)
         placement = self._placement(metadata, meta)
+        self._warn_of_absent(placement, metadata)
         topics = self._topics(
             metadata,
             metadata_folder,
@@ -145,11 +147,12 @@ class Opening:
     ) -> OpenedStore:
         """With `load_on_use`, no partition of directories that were closed cleanly is loaded before it is used.
 
-        With `keep_lost`, a lost partition is offline, and not made again.
+        With `keep_lost`, a lost partition is offline, and not made again. Without it, the store serves all partitions
+        of the node: those in directories that are not given are offline.
         """
         self._directories.lock()
         try:
-            opened = self._for_writing()
+            opened = self._for_writing(with_absent=not keep_lost)
             self._report_lost(opened, keep_lost=keep_lost)
             if load_on_use and opened.was_clean:
                 opened.unloaded.update(set(self._directories.live()).intersection(_partitions(opened.topics)))
@@ -175,7 +178,7 @@ class Opening:
         _log_offline(opened)
         return opened
 
-    def _for_writing(self) -> OpenedStore:
+    def _for_writing(self, *, with_absent: bool = False) -> OpenedStore:
         directories = self._directories
         meta, is_new = take_over(directories, self._config.node_id, self._clock)
         # Before the markers are removed: a partition in two directories must not make the next start recover all.
@@ -196,7 +199,7 @@ class Opening:
                     directory.put_clean_shutdown()
             raise _with_advice(error, directories.metadata.path) from None
         node_id = _node_id(meta)
-        placement = self._placement(metadata, meta)
+        placement = self._placement(metadata, meta, with_absent=with_absent)
         topics = self._topics(
             metadata, metadata_folder, placement, open_log=lambda: metadata_folder.open_for_changes(node_id)
         )
@@ -205,6 +208,14 @@ class Opening:
         futures = FutureFolders(self._files, directories, topics, metadata_folder, opened.deleted)
         opened.futures.extend(futures.settle(folders))
         self._bring_together(opened, folders, may_adopt=may_adopt)
+        if with_absent:
+            for partition, directory_id in placement.absent(metadata.topics).items():
+                opened.offline[partition] = StorageError(
+                    f"it is in the log directory with the id {directory_id}, which was not given: give all log.dirs of"
+                    " the node, restore its folder to one of them, or delete the topic"
+                )
+        else:
+            self._warn_of_absent(placement, metadata)
         _log_wrong_node(opened, metadata)
         return opened
 
@@ -251,6 +262,22 @@ class Opening:
     def _set_offline(self, opened: OpenedStore, partitions: Iterable[TopicPartition], reason: str) -> None:
         for partition in partitions:
             opened.offline[partition] = StorageError(f"{self._directories.folder_of(partition)}: {reason}")
+
+    def _warn_of_absent(self, placement: DirectoryPlacement, metadata: ClusterMetadata) -> None:
+        """Once, however often a directory that is only read is refreshed."""
+        absent = placement.absent(metadata.topics)
+        if absent and not self._has_warned_of_absent:
+            self._has_warned_of_absent = True
+            first = min(absent)
+            _logger.warning(
+                "%s: %s of the node %s left out, first %s: the metadata places them in log directories that were not"
+                " given, first the one with the id %s. Give all log.dirs of the node",
+                ", ".join(directory.path for directory in self._directories.all),
+                plural(len(absent), "partition"),
+                "is" if len(absent) == 1 else "are",
+                first,
+                absent[first],
+            )
 
     def _missing(self, opened: OpenedStore) -> list[TopicPartition]:
         """The partitions of the metadata that have no folder."""
@@ -332,10 +359,12 @@ class Opening:
             read_only=read_only,
         )
 
-    def _placement(self, metadata: ClusterMetadata, meta: MetaProperties) -> DirectoryPlacement:
+    def _placement(
+        self, metadata: ClusterMetadata, meta: MetaProperties, *, with_absent: bool = False
+    ) -> DirectoryPlacement:
         node_id = _node_id(meta)
         config = self._config.with_dynamic(metadata.broker_configs(node_id))
-        return DirectoryPlacement(node_id, self._directories, config)
+        return DirectoryPlacement(node_id, self._directories, config, with_absent=with_absent)
 
     def _topics(
         self,

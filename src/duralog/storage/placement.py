@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from duralog.config import BrokerConfig
 from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import ZERO_UUID
 from duralog.storage.disk.log_directories import LogDirectories
 from duralog.storage.disk.log_directory import LogDirectory
-from duralog.storage.metadata.cluster_metadata import PartitionRegistration
+from duralog.storage.metadata.cluster_metadata import PartitionRegistration, TopicState
 from duralog.storage.metadata.topics import Topic, assigned_directory
 
 
 class DirectoryPlacement:
-    """The placement of a store."""
+    """The placement of a store.
 
-    def __init__(self, node_id: int, directories: LogDirectories, config: BrokerConfig) -> None:
+    With `with_absent`, it also holds the partitions of directories that are not given: they are offline, and counted.
+    """
+
+    def __init__(
+        self, node_id: int, directories: LogDirectories, config: BrokerConfig, *, with_absent: bool = False
+    ) -> None:
         self.node_id = node_id
         self.config = config
         self._directories = directories
+        self._with_absent = with_absent
 
     def holds(self, topic: str, partition: PartitionRegistration) -> bool:
         """Whether a partition is in one of the directories, also in one that is offline.
@@ -30,10 +36,26 @@ class DirectoryPlacement:
         """
         if self.node_id not in partition.replicas:
             return False
-        if self._directories.home_of(TopicPartition(topic, partition.partition)) is not None:
-            return True
-        ids = [directory.directory_id for directory in self._directories.all]
-        return None in ids or assigned_directory(partition, self.node_id) in (*ids, None)
+        return self._with_absent or self._absent_directory(topic, partition) is None
+
+    def absent(self, topics: Mapping[str, TopicState]) -> dict[TopicPartition, str]:
+        """The partitions of this node in directories that are not given, with the ids of these directories."""
+        return {
+            TopicPartition(name, number): directory_id
+            for name, topic in topics.items()
+            for number, partition in topic.partitions.items()
+            if self.node_id in partition.replicas
+            and (directory_id := self._absent_directory(name, partition)) is not None
+        }
+
+    def _absent_directory(self, topic: str, partition: PartitionRegistration) -> str | None:
+        """The id of the directory that has this partition of the node, if it is none of those that are given."""
+        assigned = assigned_directory(partition, self.node_id)
+        ids = {directory.directory_id for directory in self._directories.all}
+        if assigned is None or not ids.isdisjoint((assigned, None)):
+            return None
+        has_folder = self._directories.home_of(TopicPartition(topic, partition.partition)) is not None
+        return None if has_folder else assigned
 
     def directory_ids(self, topic: str, numbers: range) -> Sequence[str]:
         homes = [self._directories.home_of(TopicPartition(topic, number)) for number in numbers]

@@ -274,11 +274,42 @@ def test_an_empty_disk_in_place_of_a_dead_one_is_another_directory(disks: list[P
     filled(disks)
     shutil.rmtree(disks[1])
     with duralog.open(disks) as store:
-        assert (store.partitions("orders"), store.partition_count("orders")) == ([0, 2], 4)
+        assert (store.partitions("orders"), store.partition_count("orders")) == ([0, 1, 2, 3], 4)
+        assert set(store.offline) == {("orders", 1), ("orders", 3)}
         store.delete_topic("orders")
         store.create_topic("orders", 4)
     with duralog.open(disks) as store:
         assert store.partitions("orders") == [0, 1, 2, 3]
+
+
+def test_partitions_of_a_directory_that_is_not_given_are_offline(
+    disks: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients that count partitions must not see fewer: they would send a key's records to another one."""
+    filled(disks)
+    wanted = rf"is in the log directory with the id {meta(disks[1]).directory_id}, which was not given"
+    with duralog.open(disks[0]) as store:
+        assert (store.partitions("orders"), set(store.offline)) == ([0, 1, 2, 3], {("orders", 1), ("orders", 3)})
+        with pytest.raises(StorageError, match=wanted):
+            store.partition("orders", 1)
+        assert sorted(each.name for each in disks[0].glob("orders-*")) == ["orders-0", "orders-2"]
+    with duralog.open(disks) as store:
+        assert (store.offline, values(store, "orders", 1)) == ({}, ["1"])
+
+
+def test_a_reader_of_one_of_several_directories_is_warned_once(
+    disks: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(disks)
+    with duralog.open(disks[0], read_only=True) as store:
+        assert store.partitions("orders") == [0, 2]
+        (disks[0] / "orders-9").mkdir()
+        store.refresh()
+    [line] = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert line.startswith(f"{disks[0]}: 2 partitions of the node are left out, first orders-1: the metadata places")
+    caplog.clear()
+    duralog.open(disks, read_only=True).close()
+    assert not caplog.records
 
 
 def test_without_the_directory_of_the_metadata_or_without_any_nothing_is_opened(disks: list[Path]) -> None:
