@@ -53,13 +53,19 @@ def test_a_full_registry_refuses_what_is_new(
         assert client.ask("DELETE", "/subjects/a") == (200, [1])
 
 
-def test_a_schema_that_is_larger_than_a_record(client: RegistryClient) -> None:
-    large = record(("a", "int"), name="Large") | {"doc": "x" * 1_500_000}
-    status, found = client.register("large", large)
+@pytest.mark.parametrize("characters", [1_500_000, 1_048_400])
+def test_a_schema_that_is_larger_than_a_record(client: RegistryClient, characters: int) -> None:
+    subject, small = f"large-{characters}", record(("a", "int"), name="Large")
+    status, found = client.register(subject, small | {"doc": "x" * characters})
     assert (status, found["error_code"]) == (413, 413)
     assert "max.message.bytes" in found["message"]
-    assert "large" not in client.get("/subjects")
-    assert client.register("large", record(("a", "int"), name="Large"))[0] == 200
+    if characters > 1 << 20:
+        # It is not parsed.
+        body = {"schema": "{" * characters}
+        for path in (f"/subjects/{subject}", f"/compatibility/subjects/{subject}/versions"):
+            assert client.ask("POST", path, body)[1]["error_code"] == 413
+    assert subject not in client.get("/subjects")
+    assert client.register(subject, small)[0] == 200
 
 
 # Comparisons

@@ -25,6 +25,7 @@ from duralog.broker.registry.answers import (
     SUBJECT_NOT_FOUND,
     SUBJECT_NOT_SOFT_DELETED,
     SUBJECT_SOFT_DELETED,
+    TOO_LARGE,
     VERSION_NOT_SOFT_DELETED,
     VERSION_SOFT_DELETED,
     RegistryError,
@@ -39,7 +40,7 @@ from duralog.errors import SchemaError
 from duralog.schemas.catalogue import MAX_CATALOGUE_BYTES, MAX_SCHEMAS
 from duralog.schemas.compatibility import ParsedSchema
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, SubjectVersion, context_of
-from duralog.schemas.schemas_topic import GLOBAL
+from duralog.schemas.schemas_topic import GLOBAL, SCHEMAS_TOPIC
 
 _LONGEST_SUBJECT = 1000
 _MOST_TRIES = 20
@@ -80,6 +81,7 @@ class Registry:
 
     def look_up(self, subject: str, given: Given, *, deleted: bool = False, normalize: bool = False) -> SubjectVersion:
         """The version of a subject that has this schema."""
+        self._check_size(given.schema)
         state = self.state()
         schema = state.with_numbers(given.schema)
         versions = state.catalogue.versions(subject, deleted=deleted)
@@ -99,6 +101,7 @@ class Registry:
 
     def compare(self, subject: str, given: Given, version: str | None) -> list[str]:
         """Why a schema does not go with a version of the subject, or with those that its level names."""
+        self._check_size(given.schema)
         state = self.state()
         parsed = self._checks.parsed(state, state.with_numbers(given.schema), is_new=True)
         level = state.level(subject)
@@ -115,6 +118,7 @@ class Registry:
     def register(self, subject: str, given: Given, *, normalize: bool = False) -> tuple[SubjectVersion, bool]:
         """The version of this schema in the subject, and whether it is new."""
         _check_subject(subject)
+        self._check_size(given.schema)
         if is_context(subject):
             raise RegistryError(INVALID_SUBJECT, f"{subject!r} is a context: expected the name of a subject after it")
         for _ in range(_MOST_TRIES):
@@ -149,6 +153,16 @@ class Registry:
             if found:
                 raise RegistryError(INCOMPATIBLE_SCHEMA, f"the schema is not {level}: {'; '.join(found)[:4000]}")
         return parsed
+
+    def _check_size(self, schema: RegisteredSchema) -> None:
+        """Before anything that takes long: what the topic cannot have."""
+        most = self._log.largest_record_bytes
+        if len(schema.text) > most:
+            raise RegistryError(
+                TOO_LARGE,
+                f"the schema has {len(schema.text):,} characters, more than the {most:,} bytes of max.message.bytes "
+                f"of the topic {SCHEMAS_TOPIC}",
+            )
 
     def _with_id(self, state: RegistryState, schema: RegisteredSchema, normalize: bool) -> RegisteredSchema:
         """The schema with an id: the one that the context has, with its text, or a new one.

@@ -51,6 +51,13 @@ class SchemasLog:
         return self._runtime.store.cluster_id or ""
 
     @property
+    def largest_record_bytes(self) -> int:
+        """That the topic takes, or would take."""
+        found = self._runtime.store.find_topic(SCHEMAS_TOPIC)
+        config = self._runtime.config.topic_defaults() if found is None else found.config
+        return config.max_message_bytes
+
+    @property
     def state(self) -> RegistryState:
         """After what was read last."""
         if self._state is None:

@@ -44,6 +44,8 @@ class _Check:
     def __init__(self, work: Work) -> None:
         self._answers: dict[tuple[int, int], list[str]] = {}
         """By pairs of types. A pair that is being compared is taken to be right: a recursive type ends there."""
+        self._branches: dict[int, dict[str, AvroType]] = {}
+        """Of the reader's unions, by what the writer's branch is mostly called, too."""
         self._work = work
 
     def problems(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
@@ -63,6 +65,11 @@ class _Check:
                     found += self.problems(reader, branch, path)
             return found
         if isinstance(reader, Union):
+            if id(reader) not in self._branches:
+                self._branches[id(reader)] = {_short_name(branch): branch for branch in reader.branches}
+            likely = self._branches[id(reader)].get(_short_name(writer))
+            if likely is not None and not self.problems(likely, writer, path):
+                return []
             if any(not self.problems(branch, writer, path) for branch in reader.branches):
                 return []
             return [f"{path}: no branch of the reader's {_described(reader)} reads {_described(writer)}"]
@@ -100,6 +107,12 @@ class _Check:
             elif field.default is NO_DEFAULT:
                 found.append(f"{below}: the writer does not have this field, and it has no default")
         return found
+
+
+def _short_name(one: AvroType) -> str:
+    if isinstance(one, Named):
+        return one.name.rpartition(".")[2]
+    return one.kind if isinstance(one, Primitive) else type(one).__name__
 
 
 def _below(path: str, step: str) -> str:
