@@ -219,6 +219,8 @@ class FileSystemAddress:
 class LocatedStore(Store):
     """A store that knows how other processes open the same directory."""
 
+    _warns_of_absent = False  # Each task opens its own, and those of a cluster are one directory of many.
+
     def __init__(self, location: Location, path: str, files: FileSystem, config: BrokerConfig | None = None) -> None:
         self.location = location
         self._located_files = files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -43,6 +43,9 @@ class OpenedStore:
     """The partitions that could not be loaded, and why."""
     unloaded: set[TopicPartition] = field(default_factory=set)
     """The partitions that are loaded on first use. They were closed cleanly, and stay as they are until then."""
+    absent: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """The partitions of this node in directories that are not given, with the ids of these. A store that serves the
+    node has them in `offline`, others leave them out."""
     futures: list[tuple[LogDirectory, PartitionFolder]] = field(default_factory=list)
     """Copies of interrupted moves, which the moves can continue with."""
 

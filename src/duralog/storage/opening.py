@@ -91,7 +91,6 @@ class Opening:
         self._clock = clock
         self._scheduler = scheduler
         self._on_failure = on_failure if self._directories.are_several else None
-        self._has_warned_of_absent = False
 
     @property
     def owned_paths(self) -> list[str]:
@@ -116,7 +115,6 @@ class Opening:
             _logger.warning("the metadata cannot be read: %s; topics come from folders, with default configs", error)
         present = set(live)
         placement = self._placement(metadata, meta)
-        self._warn_of_absent(placement, metadata)
         topics = self._topics(
             metadata,
             metadata_folder,
@@ -132,7 +130,7 @@ class Opening:
                 topics.add_found(name, topic_id, (partition.partition for partition in found))
         if not topics.by_name and meta is NO_META and not metadata_folder.exists:
             directories.check()
-        return self._opened(meta, metadata_folder, topics, loader, placement, read_only=True)
+        return self._opened(meta, metadata_folder, topics, loader, placement, metadata=metadata, read_only=True)
 
     def for_reading_again(self, opened: OpenedStore, *, has_new_checkpoints: bool) -> OpenedStore:
         """The same topics, with the checkpoints as they are now. These are read again only if they have changed."""
@@ -203,19 +201,17 @@ class Opening:
         topics = self._topics(
             metadata, metadata_folder, placement, open_log=lambda: metadata_folder.open_for_changes(node_id)
         )
-        opened = self._opened(meta, metadata_folder, topics, loader, placement, read_only=False)
+        opened = self._opened(meta, metadata_folder, topics, loader, placement, metadata=metadata, read_only=False)
         may_adopt = (is_new or metadata_folder.exists) and leader_id in (None, node_id)
         futures = FutureFolders(self._files, directories, topics, metadata_folder, opened.deleted)
         opened.futures.extend(futures.settle(folders))
         self._bring_together(opened, folders, may_adopt=may_adopt)
         if with_absent:
-            for partition, directory_id in placement.absent(metadata.topics).items():
+            for partition, directory_id in opened.absent.items():
                 opened.offline[partition] = StorageError(
                     f"it is in the log directory with the id {directory_id}, which was not given: give all log.dirs of"
                     " the node, restore its folder to one of them, or delete the topic"
                 )
-        else:
-            self._warn_of_absent(placement, metadata)
         _log_wrong_node(opened, metadata)
         return opened
 
@@ -262,22 +258,6 @@ class Opening:
     def _set_offline(self, opened: OpenedStore, partitions: Iterable[TopicPartition], reason: str) -> None:
         for partition in partitions:
             opened.offline[partition] = StorageError(f"{self._directories.folder_of(partition)}: {reason}")
-
-    def _warn_of_absent(self, placement: DirectoryPlacement, metadata: ClusterMetadata) -> None:
-        """Once, however often a directory that is only read is refreshed."""
-        absent = placement.absent(metadata.topics)
-        if absent and not self._has_warned_of_absent:
-            self._has_warned_of_absent = True
-            first = min(absent)
-            _logger.warning(
-                "%s: %s of the node %s left out, first %s: the metadata places them in log directories that were not"
-                " given, first the one with the id %s. Give all log.dirs of the node",
-                ", ".join(directory.path for directory in self._directories.all),
-                plural(len(absent), "partition"),
-                "is" if len(absent) == 1 else "are",
-                first,
-                absent[first],
-            )
 
     def _missing(self, opened: OpenedStore) -> list[TopicPartition]:
         """The partitions of the metadata that have no folder."""
@@ -393,6 +373,7 @@ class Opening:
         loader: PartitionLoader,
         placement: DirectoryPlacement,
         *,
+        metadata: ClusterMetadata,
         read_only: bool,
     ) -> OpenedStore:
         config = placement.config
@@ -410,6 +391,7 @@ class Opening:
             deleted=DeletedFolders(self._files, self._directories, self._scheduler, delay_ms),
             logs={},
             offline={},
+            absent=placement.absent(metadata.topics),
         )
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os.path
 from collections.abc import Mapping, Sequence
 
 from duralog.config import BrokerConfig
+from duralog.config.plurals import plural
 from duralog.format.topic_partition import TopicPartition
 from duralog.format.uuids import ZERO_UUID
 from duralog.storage.disk.log_directories import LogDirectories
 from duralog.storage.disk.log_directory import LogDirectory
 from duralog.storage.metadata.cluster_metadata import PartitionRegistration, TopicState
 from duralog.storage.metadata.topics import Topic, assigned_directory
+
+_logger = logging.getLogger(__name__)
 
 
 class DirectoryPlacement:
@@ -87,3 +91,19 @@ class DirectoryPlacement:
                 unassigned.append(partition)
         homes.update(zip(unassigned, self.next_directories(len(unassigned)), strict=True))
         return homes
+
+
+def warn_of_absent(paths: Sequence[str], absent: Mapping[TopicPartition, str]) -> None:
+    """For readers and commands, which leave out the partitions of directories that were not given."""
+    if not absent:
+        return
+    first = min(absent)
+    _logger.warning(
+        "%s: %s of the node %s left out, first %s: the metadata places them in log directories that were not given,"
+        " first the one with the id %s. Give all log.dirs of the node",
+        ", ".join(paths),
+        plural(len(absent), "partition"),
+        "is" if len(absent) == 1 else "are",
+        first,
+        absent[first],
+    )

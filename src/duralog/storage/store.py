@@ -59,6 +59,7 @@ from duralog.storage.open_logs import OpenLogs
 from duralog.storage.opened_store import OpenedStore
 from duralog.storage.opening import Opening
 from duralog.storage.partition_moves import PartitionMove, PartitionMoves, ShowMove
+from duralog.storage.placement import warn_of_absent
 from duralog.storage.read_only_directory import DirectoryView, ReadOnlyDirectory
 from duralog.storage.store_retention import StoreRetention
 from duralog.storage.topic_changes import TopicChanges
@@ -71,6 +72,9 @@ _MOST_SHOWN = 200
 
 class Store:
     """One or more log directories; `duralog.open` returns it. Belongs to this process, and not to children of it."""
+
+    _warns_of_absent = True
+    """Whether readers and commands are warned of partitions in directories that were not given."""
 
     # These are the options of `duralog.open`, which users and tests give by name.
     def __init__(
@@ -126,6 +130,8 @@ class Store:
             else:
                 raise_open_file_limit()
                 opened = opening.for_writing(show_progress, load_on_use=load_on_use, keep_lost=keep_lost)
+            if self._warns_of_absent and (read_only or keep_lost):
+                warn_of_absent(self.paths, opened.absent)
             self._directories = opened.directories
             self._open = OpenLogs(opened)
             if self._has_threads and opened.config.log_cleaner_enable:
