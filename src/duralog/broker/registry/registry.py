@@ -134,11 +134,13 @@ class Registry:
             if known is not None:
                 return known, False
             parsed = self._checked(state, subject, given, schema)
-            self._digests.same_id(state, schema, is_normal)
+            same = self._digests.same_id(state, schema, is_normal)
             with self._changing() as now:
                 if _is_as_checked(state, now, subject, schema):
+                    same = same if now is state else self._digests.same_id(now, schema, is_normal)
                     schema = replace(schema, text=parsed.text if is_normal else schema.text)
-                    return self._append(now, subject, self._with_id(now, schema, is_normal), given.version), True
+                    made = self._with_id(now, schema, same, is_normal)
+                    return self._append(now, subject, made, given.version), True
         raise RegistryError(STORE_ERROR, f"other clients change subject {subject!r} all the time: try again")
 
     def _checked(self, state: RegistryState, subject: str, given: Given, schema: RegisteredSchema) -> ParsedSchema:
@@ -164,15 +166,16 @@ class Registry:
                 f"of the topic {SCHEMAS_TOPIC}",
             )
 
-    def _with_id(self, state: RegistryState, schema: RegisteredSchema, normalize: bool) -> RegisteredSchema:
-        """The schema with an id: the one that the context has, with its text, or a new one.
+    def _with_id(
+        self, state: RegistryState, schema: RegisteredSchema, same: RegisteredSchema | None, normalize: bool
+    ) -> RegisteredSchema:
+        """The schema with an id: the same one that the context has, with its text, or a new one.
 
         An id has one text: readers of `_schemas` refuse a record that gives it another, if only by white space.
         """
-        there = self._digests.same_id(state, schema, normalize)
         if schema.id in (None, -1):
-            if there is not None:
-                return there
+            if same is not None:
+                return same
             number = state.last_ids.get(schema.context, 0) + 1
         else:
             number = schema.id or 0
