@@ -33,6 +33,7 @@ PRODUCE, FETCH, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 19, 20
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, HEARTBEAT = 29, 30, 31, 68
 FIND_COORDINATOR = 10
 REFUSED = 29
+INVALID_REQUEST = 42
 SECURITY_DISABLED = 54
 ANYTHING = {
     "resource_type_filter": 1,
@@ -235,6 +236,32 @@ def test_a_broker_does_not_start_without_its_audit_log(tmp_path: Path) -> None:
     config = BrokerConfig.of({"duralog.audit.log.file": str(tmp_path / "nowhere" / "audit.log")})
     with pytest.raises(StorageError, match="audit log"), Broker(str(tmp_path / "data"), config=config):
         pass
+
+
+def test_thousands_of_filters_on_thousands_of_acls_are_answered(
+    secured: Broker, connected: Callable[[str], RawClient], audit_file: Path
+) -> None:
+    """Each filter was compared with each entry: minutes for these."""
+    admin = connected("ANONYMOUS")
+    acls = [READER._replace(resource_name=f"topic-{number}") for number in range(10_000)]
+    secured.store.create_acls(acls)
+    misses = [
+        {**ANYTHING, "resource_name_filter": f"other-{number}", "pattern_type_filter": 2} for number in range(2_997)
+    ]
+    hits = [{**ANYTHING, "resource_name_filter": name} for name in ("topic-7", "topic-9999", "topic-7")]
+    results = admin.ask(DELETE_ACLS, 3, {"filters": [*misses, *hits]}).filter_results
+    found = [[acl.resource_name for acl in result.matching_acls] for result in results]
+    assert found == [[]] * 2_997 + [["topic-7"], ["topic-9999"], ["topic-7"]]
+    assert len(secured.store.acls) == 9_998
+    results = admin.ask(DELETE_ACLS, 3, {"filters": [ANYTHING] * 3_000}).filter_results
+    assert {(result.error_code, len(result.matching_acls)) for result in results} == {(INVALID_REQUEST, 0)}
+    assert "more than 100000 acls" in results[0].error_message
+    assert len(secured.store.acls) == 9_998
+    (everything,) = admin.ask(DELETE_ACLS, 3, {"filters": [ANYTHING]}).filter_results
+    assert len(everything.matching_acls) == 9_998
+    secured.stop()
+    recorded = [entry for entry in read_last(audit_file, 99_999) if entry["event"] == "change"]
+    assert len(recorded) == 10_000, "no change is missing, and none is there twice"
 
 
 def request_of(name: str) -> Request:

@@ -120,6 +120,8 @@ def _created_acls(message: Any, answer: Fields) -> Iterator[Changed]:
 
 
 def _deleted_acls(_: Any, answer: Fields) -> Iterator[Changed]:
+    # An entry is answered for each filter that selects it.
+    seen: set[Acl] = set()
     for result in answer["filter_results"]:
         if result["error_code"]:
             yield Changed("ACL", None, result["error_code"])
@@ -133,6 +135,9 @@ def _deleted_acls(_: Any, answer: Fields) -> Iterator[Changed]:
                 one["operation"],
                 one["permission_type"],
             )
+            if acl in seen:
+                continue
+            seen.add(acl)
             kind = _name(ResourceType, acl.resource_type, _UNKNOWN)
             yield Changed(kind, acl.resource_name, one["error_code"], f"remove {acl_text(acl)}")
 

@@ -6,6 +6,7 @@ The cluster metadata keeps entries by id; equal entries exist once. Nothing here
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence, Set
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -145,6 +146,55 @@ class AclFilter(NamedTuple):
 
 
 _STORED_PATTERNS = (PatternType.LITERAL, PatternType.PREFIXED)
+
+
+class TooManyMatches(ValueError):
+    """Filters select more entries than are returned."""
+
+
+def select_acls(acls: Iterable[Acl], filters: Sequence[AclFilter], most: int | None = None) -> list[list[Acl]]:
+    """The entries that each filter selects, as `AclFilter.matches` decides, in one pass over the entries.
+
+    Filters are looked up by the values of the fields that they name: there are few sets of such fields, however many
+    filters there are. Raises `TooManyMatches` beyond `most`, an entry counted for each filter that selects it.
+    """
+    acls = tuple(acls)
+    prefixes = {acl.resource_name for acl in acls if acl.pattern_type == PatternType.PREFIXED}
+    sizes = sorted({len(prefix) for prefix in prefixes})
+    wanted: dict[tuple[int, ...], dict[tuple[int | str | None, ...], list[list[Acl]]]] = {}
+    found: list[list[Acl]] = [[] for _ in filters]
+    for each, selected in zip(filters, found, strict=True):
+        for exact in _exact_filters(each, prefixes, sizes):
+            named = tuple(place for place, value in enumerate(exact) if value != _ANYTHING[place])
+            key = tuple(exact[place] for place in named)
+            wanted.setdefault(named, {}).setdefault(key, []).append(selected)
+    count = 0
+    for acl in acls:
+        for named, keys in wanted.items():
+            for selected in keys.get(tuple(acl[place] for place in named), ()):
+                selected.append(acl)
+                count += 1
+        if most is not None and count > most:
+            raise TooManyMatches(f"the filters select more than {most} entries")
+    return found
+
+
+def _exact_filters(wanted: AclFilter, prefixes: Set[str], sizes: Sequence[int]) -> Iterable[AclFilter]:
+    """Filters without MATCH that select the same, each entry once. `sizes` are the lengths of the prefixes."""
+    name = wanted.resource_name
+    if wanted.pattern_type != PatternType.MATCH:
+        return (wanted,)
+    if name is None:
+        return (wanted._replace(pattern_type=PatternType.ANY),)
+    literals = {name, WILDCARD}
+    under = {name[:size] for size in sizes if size <= len(name)} & prefixes
+    return (
+        *(wanted._replace(resource_name=each, pattern_type=PatternType.LITERAL) for each in literals),
+        *(wanted._replace(resource_name=each, pattern_type=PatternType.PREFIXED) for each in under),
+    )
+
+
+_ANYTHING = AclFilter()
 
 
 def acl_fault(acl: Acl) -> str | None:

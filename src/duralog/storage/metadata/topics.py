@@ -40,7 +40,7 @@ from duralog.format.varint import Bytes
 from duralog.storage.disk.background import Clock
 from duralog.storage.log.retention import is_retention_chosen
 from duralog.storage.metadata import changes as metadata_changes
-from duralog.storage.metadata.acls import Acl, AclFilter, acl_fault, filter_fault
+from duralog.storage.metadata.acls import Acl, AclFilter, acl_fault, filter_fault, select_acls
 from duralog.storage.metadata.client_quotas import ClientQuotas, QuotaChanges
 from duralog.storage.metadata.cluster_metadata import (
     BROKER_RESOURCE,
@@ -328,10 +328,11 @@ class Topics:
     def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
         """Remove the entries that any of the filters selects. Returns those of each filter."""
         _check(filter_fault(each) for each in filters)
-        found = [{key: acl for key, acl in self._metadata.acls.items() if each.matches(acl)} for each in filters]
-        ids = dict.fromkeys(key for selected in found for key in selected)
+        found = select_acls(self._metadata.acls.values(), filters)
+        gone = {acl for selected in found for acl in selected}
+        ids = [key for key, acl in self._metadata.acls.items() if acl in gone]
         self._change_acls(metadata_changes.delete_acls(self._metadata, ids))
-        return [list(selected.values()) for selected in found]
+        return found
 
     def _change_acls(self, records: list[MetadataRecord]) -> None:
         if records:
