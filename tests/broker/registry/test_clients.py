@@ -220,3 +220,52 @@ def test_metadata_is_refused(client: Any) -> None:
         client.register_schema("described", Schema('"int"', "AVRO", metadata=metadata))
     assert refused.value.error_code == 42201
     assert "described" not in client.get_subjects()
+
+
+def test_contexts(client: Any) -> None:
+    assert client.register_schema(":.staging:orders", Schema(record(("id", "int")), "AVRO")) == 1
+    assert ":.staging:orders" in client.get_subjects()
+    assert ".staging" in client.get_contexts()
+    assert client.set_compatibility(":.staging:", "NONE") == {"compatibility": "NONE"}
+    assert client.get_compatibility(":.staging:") == "NONE"
+    client.register_schema(":.staging:orders", Schema(record(("id", "string")), "AVRO"))
+    assert client.update_mode(":.staging:", "READONLY") == "READONLY"
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema(":.staging:payments", Schema('"int"', "AVRO"))
+    assert refused.value.error_code == 42205
+    assert client.delete_mode(":.staging:") == "READONLY"
+    assert client.delete_config(":.staging:").compatibility_level.value == "NONE"
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.delete_config(":.staging:")
+    assert refused.value.error_code == 40401
+
+
+def test_the_latest_version_of_a_reference(client: Any) -> None:
+    client.register_schema("cents", Schema(record(("cents", "long"), name="Cents"), "AVRO"))
+    latest = [SchemaReference("shop.Cents", "cents", -1)]
+    schema = Schema(record(("sum", "shop.Cents"), name="Sum"), "AVRO", latest)
+    number = client.register_schema("sums", schema)
+    assert client.get_latest_version("sums").schema.references == [SchemaReference("shop.Cents", "cents", 1)]
+    assert client.lookup_schema("sums", schema).schema_id == number
+    assert client.get_referenced_by("cents", 1) == [number]
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.delete_version("cents", 1)
+    assert refused.value.error_code == 42206
+
+
+def test_an_id_that_was_deleted_for_good(client: Any) -> None:
+    number = client.register_schema("short-lived", Schema(record(("id", "int"), name="ShortLived"), "AVRO"))
+    client.delete_subject("short-lived")
+    assert client.get_schema(number).schema_str
+    client.delete_subject("short-lived", permanent=True)
+    client.clear_caches()
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.get_schema(number)
+    assert refused.value.error_code == 40403
+
+
+def test_a_bad_default_is_refused_before_a_record_is_sent(client: Any) -> None:
+    bad = record(("id", ["long", "null"], None), name="BadDefault")
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema("bad-default", Schema(bad, "AVRO"))
+    assert refused.value.error_code == 42201
