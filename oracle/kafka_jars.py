@@ -95,7 +95,7 @@ def glue_class_path() -> str:
 
 
 def apicurio_serde_class_path(version: int) -> str:
-    """Apicurio's Protobuf serializer for Kafka, 2 or 3. `apicurio_serde/ApicurioProtobufPayloads.java` runs on it."""
+    """Apicurio's serializers for Kafka, 2 or 3. The programs in `apicurio_serde/` run on them."""
     pom = _APICURIO_SERDE_POMS[version]
     return f"{_made_once(f'apicurio-serde{version}', [pom], lambda folder: _fetch(pom, folder))}{os.sep}*"
 

@@ -96,7 +96,8 @@ class JsonColumns:
             for each in type_
         ]
         if not children:
-            return pa.array([{}] * len(values), type_) if missing is None else pa.nulls(len(values), type_)
+            is_missing = [False] * len(values) if missing is None else missing.to_pylist()
+            return pa.array([None if each else {} for each in is_missing], type_)
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=missing)
 
     def _pairs(self, values: list[Any], rows: Int64s | None, type_: pa.DataType, path: str) -> pa.Array:

@@ -209,3 +209,11 @@ def test_maps_with_other_keys_and_numbers_that_are_none() -> None:
         'm is not an array of keys and values: {"1":2}',
         'd is not double: "1.0"',
     ]
+
+
+def test_structs_without_fields() -> None:
+    empty = struct(("e", struct()))
+    assert decoded([wrapped(empty, {"e": {}}), wrapped(empty, {"e": None}), wrapped(empty, None)]) == (
+        [{"e": {}}, {"e": None}, None],
+        [None, None, None],
+    )
