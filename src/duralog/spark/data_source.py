@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
-from duralog.errors import DuralogError, arrow_needed
+from duralog.errors import CorruptRecord, DuralogError, StorageError, UnknownTopic, arrow_needed
 from duralog.spark.frozen_imports import freeze_imports
 from duralog.spark.hung_up import end_quietly_when_hung_up
 from duralog.spark.plain_errors import plain_errors
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from duralog.schemas.typed_columns import TypedColumns
     from duralog.spark.source.frame_snapshot import FrameSnapshot
     from duralog.spark.source.read_options import ReadOptions
+
+_OF_THE_LOGS = (StorageError, CorruptRecord, UnknownTopic)
+"""Errors that may go away without a change of the query. With other options, a user loads again anyway."""
 
 
 class DuralogDataSource(datasource.DataSource):
@@ -80,10 +83,12 @@ class DuralogDataSource(datasource.DataSource):
         snapshot = self._hand_over_snapshot()
         with plain_errors():
             options = ReadOptions.of(self.options, streaming=False)
-            if isinstance(snapshot, DuralogError):
+            if isinstance(snapshot, _OF_THE_LOGS):
                 raise DuralogError(
                     f"{snapshot}; this was found when the frame was loaded: load again when the cause is removed"
                 )
+            if isinstance(snapshot, DuralogError):
+                raise snapshot
             return reader_of(schema, options, snapshot, self._plan_typed(options))
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
