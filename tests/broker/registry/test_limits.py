@@ -14,7 +14,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Address
-from duralog.broker.registry import checks
+from duralog.broker.registry import checks, requests
 from duralog.schemas import catalogue
 from tests.support.broker.registry_client import RegistryClient, record
 
@@ -66,6 +66,28 @@ def test_a_schema_that_is_larger_than_a_record(client: RegistryClient, character
             assert client.ask("POST", path, body)[1]["error_code"] == 413
     assert subject not in client.get("/subjects")
     assert client.register(subject, small)[0] == 200
+
+
+def test_long_lists_are_several_answers(client: RegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_MOST_CHARACTERS_LISTED", 40)
+    client.ask("PUT", "/config/:.list:", {"compatibility": "NONE"})
+    for number in range(7):
+        for subject in ("all", f"s{number}"):
+            assert client.register(f":.list:{subject}", record((f"f{number}", "int")))[0] == 200
+    for path, field in (
+        ("/contexts/:.list:/subjects?", None),
+        ("/contexts/:.list:/schemas?latestOnly=true&", "subject"),
+        ("/subjects/:.list:all/versions?", None),
+    ):
+        found: list[Any] = []
+        count = 0
+        while page := client.get(f"{path}offset={len(found)}"):
+            found += [each[field] for each in page] if field else page
+            count += 1
+        assert len(found) == len(set(found)) == (7 if "versions" in path else 8), path
+        assert count > 1
+        assert client.get(f"{path}offset=2&limit=0") == []
+        assert len(client.get(f"{path}offset=2&limit=1")) == 1
 
 
 # Comparisons

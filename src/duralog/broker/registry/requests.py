@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from duralog import __version__
 from duralog.broker.registry.answers import UNPROCESSABLE, RegistryError
@@ -19,7 +21,11 @@ from duralog.schemas.registered_schema import (
     in_context,
 )
 
-_MOST_LISTED = 10_000
+_MOST_CHARACTERS_LISTED = 16 << 20
+"""Of one answer: what is longer takes several requests with `offset`. Other threads wait while it becomes JSON."""
+_CHARACTERS_OF_A_NUMBER = 12
+
+T = TypeVar("T")
 
 Answer = Any
 """What becomes JSON."""
@@ -75,20 +81,28 @@ def _uses(registry: Registry, call: Call) -> list[SubjectVersion]:
 
 
 def subjects_of_id(registry: Registry, call: Call) -> Answer:
-    return sorted({one.subject for one in _uses(registry, call)})
+    return _page(sorted({one.subject for one in _uses(registry, call)}), call, len)
 
 
 def versions_of_id(registry: Registry, call: Call) -> Answer:
-    return [{"subject": one.subject, "version": one.version} for one in _uses(registry, call)]
+    page = _page(_uses(registry, call), call, lambda one: len(one.subject))
+    return [{"subject": one.subject, "version": one.version} for one in page]
 
 
 def schemas(registry: Registry, call: Call) -> Answer:
     state, deleted = registry.state(), call.flag("deleted")
-    found = []
-    for subject in _listed(state, call, "", deleted=deleted):
-        versions = state.catalogue.versions(subject, deleted=deleted)
-        found += [_version_fields(one) for one in (versions[-1:] if call.flag("latestOnly") else versions)]
-    return _page(found, call)
+
+    def versions() -> Iterator[SubjectVersion]:
+        for subject in _listed(state, call, "", deleted=deleted):
+            found = state.catalogue.versions(subject, deleted=deleted)
+            yield from found[-1:] if call.flag("latestOnly") else found
+
+    return [_version_fields(one) for one in _page(versions(), call, _characters)]
+
+
+def _characters(one: SubjectVersion) -> int:
+    names = sum(len(each.name) + len(each.subject) for each in one.schema.references)
+    return len(one.subject) + len(one.schema.text) + names
 
 
 # Subjects
@@ -110,7 +124,7 @@ def subjects(registry: Registry, call: Call) -> Answer:
     names = _listed(state, call, ":*:", deleted=call.flag("deleted") or only_deleted)
     if only_deleted:
         names = [name for name in names if not state.catalogue.versions(name)]
-    return _page(names, call)
+    return _page(names, call, len)
 
 
 def look_up(registry: Registry, call: Call) -> Answer:
@@ -129,7 +143,8 @@ def delete_subject(registry: Registry, call: Call) -> Answered:
 
 def versions(registry: Registry, call: Call) -> Answer:
     found = registry.state().versions(call.subject(), deleted=call.flag("deleted") or call.flag("deletedOnly"))
-    return _page([one.version for one in found if one.deleted or not call.flag("deletedOnly")], call)
+    numbers = (one.version for one in found if one.deleted or not call.flag("deletedOnly"))
+    return _page(numbers, call, lambda _: _CHARACTERS_OF_A_NUMBER)
 
 
 def register(registry: Registry, call: Call) -> Answered:
@@ -153,7 +168,8 @@ def referenced_by(registry: Registry, call: Call) -> Answer:
     state = registry.state()
     found = state.version(call.subject(), call.parts[1], deleted=True)
     referrers = state.referrers().get((found.subject, found.version), ())
-    return sorted({one.schema.id for one in referrers if one.schema.id is not None})
+    ids = sorted({one.schema.id for one in referrers if one.schema.id is not None})
+    return _page(ids, call, lambda _: _CHARACTERS_OF_A_NUMBER)
 
 
 def delete_version(registry: Registry, call: Call) -> Answered:
@@ -241,12 +257,19 @@ def server_version(_: Registry, __: Call) -> Answer:
     return {"version": __version__, "commitId": ""}
 
 
-def _page(found: list[Any], call: Call) -> list[Any]:
+def _page(found: Iterable[T], call: Call, characters: Callable[[T], int]) -> list[T]:
     """`offset` and `limit` of the query. A limit of -1 is none."""
 
-    def number(name: str, default: int) -> int:
+    def number(name: str) -> int | None:
         text = call.query.get(name, "")
-        return int(text) if text.isdecimal() and len(text) <= 10 else default
+        return int(text) if text.isdecimal() and len(text) <= 10 else None
 
-    start = number("offset", 0)
-    return found[start : start + number("limit", _MOST_LISTED)]
+    start, most = number("offset") or 0, number("limit")
+    page: list[T] = []
+    left = _MOST_CHARACTERS_LISTED
+    for one in islice(found, start, None if most is None else start + most):
+        left -= characters(one)
+        if left < 0 and page:
+            break
+        page.append(one)
+    return page
