@@ -179,6 +179,7 @@ def verify_cluster(
         if request.choice.topics is None and request.choice.partition is None:
             problems += _missing_partitions(cluster)
             problems += _set_aside(cluster)
+            problems += _without_log(cluster)
         findings, notes = _split(problems)
         report = ClusterVerifyReport(
             directories=len(cluster.directories),
@@ -439,6 +440,13 @@ def _set_aside(cluster: Cluster) -> Iterator[Problem]:
             else:
                 text = f"{name}: a replica that was being moved here from another directory: it is not compared"
                 yield Problem(ProblemKind.BEING_MOVED, directory.url, text, partition)
+
+
+def _without_log(cluster: Cluster) -> Iterator[Problem]:
+    for directory in cluster.directories:
+        for name, partition in directory.without_log(cluster.all_partitions()):
+            text = f"{name} has no log: an upload was cut off, or files are lost; copy it again, or heal the copy"
+            yield Problem(ProblemKind.EMPTY_FOLDER, directory.url, text, partition)
 
 
 def _split(problems: Sequence[Problem]) -> tuple[tuple[CopyFinding, ...], tuple[CopyFinding, ...]]:

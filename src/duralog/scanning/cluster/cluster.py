@@ -195,12 +195,13 @@ class Cluster:
                 problems.append(
                     Problem(ProblemKind.UNREADABLE_COPY, directory.url, f"cannot read this copy: {error}", partition)
                 )
+        by_time = self._ids.decided_by_time(partition.topic)
         problems += [
             Problem(
                 ProblemKind.OTHER_TOPIC,
                 directory.url,
                 f"this folder belongs to another topic of this name, with the id {found_id}, not {topic_id}:"
-                " it is left out",
+                f" it is left out{by_time}",
                 partition,
             )
             for directory, found_id in others
@@ -264,7 +265,9 @@ def open_cluster(paths: Paths, storage_options: Mapping[str, str] | None = None)
             raise errors[0]
         _refuse_several_clusters(opened)
         metadata, of_metadata = _newest_metadata(opened)
-        cluster = Cluster(opened, [*problems, *of_metadata, *_same_directories(opened)], metadata)
+        of_directories = [problem for directory in opened for problem in directory.problems]
+        of_owners = [*_without_owner(opened), *_same_directories(opened)]
+        cluster = Cluster(opened, [*problems, *of_directories, *of_metadata, *of_owners], metadata)
         cluster.problems += _missing_nodes(cluster)
     except BaseException:
         for directory in opened:
@@ -310,6 +313,16 @@ def _newest_metadata(directories: Sequence[ClusterDirectory]) -> tuple[ClusterMe
 
 def _age(metadata: ClusterMetadata) -> tuple[int, int]:
     return metadata.writing_epoch, metadata.next_offset
+
+
+def _without_owner(directories: Sequence[ClusterDirectory]) -> Iterator[Problem]:
+    """If none has an owner, they are folders of partitions that were collected: that is not a problem."""
+    if all(directory.node_id is None for directory in directories):
+        return
+    for directory in directories:
+        if directory.node_id is None and not directory.problems:
+            text = "it has no meta.properties: its node is not known, nor whether it belongs to this cluster"
+            yield Problem(ProblemKind.OWNER_MISSING, directory.url, f"{text}. Restore the file from a backup")
 
 
 def _same_directories(directories: Sequence[ClusterDirectory]) -> Iterator[Problem]:

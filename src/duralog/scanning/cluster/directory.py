@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from duralog.errors import CorruptRecord, DuralogError, StorageError
@@ -12,6 +11,7 @@ from duralog.format.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    META_PROPERTIES,
     PARTITION_METADATA,
     FileKind,
     FolderState,
@@ -21,6 +21,7 @@ from duralog.format.layout import NO_LEADER_EPOCH
 from duralog.format.properties import MetaProperties, decode_partition_metadata
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.choice import CopyState
+from duralog.scanning.cluster.problems import Problem, ProblemKind
 from duralog.scanning.locations import Location
 from duralog.storage.append.producer_state import DEFAULT_EXPIRATION_MS
 from duralog.storage.disk.background import wall_clock_ms
@@ -35,8 +36,6 @@ from duralog.storage.metadata.cluster_metadata import ClusterMetadata
 from duralog.storage.metadata.folder import METADATA_PARTITION, MetadataFolder
 from duralog.storage.recovery.producer_recovery import ProducerRecovery
 from duralog.storage.store import Store
-
-_logger = logging.getLogger(__name__)
 
 _NO_META = MetaProperties(version=0, cluster_id=None, node_id=None, directory_id=None)
 
@@ -108,12 +107,13 @@ class ClusterDirectory:
         self._files, path = location.connect()
         self._directory = LogDirectory(self._files, path)
         self.store: Store = location.open_store()
+        self.problems: list[Problem] = []
         self.meta = self._read_meta()
         self.partitions: frozenset[TopicPartition] = frozenset(
             TopicPartition(topic, number) for topic in self.store.topics() for number in self.store.partitions(topic)
         )
-        self._high_watermarks: Mapping[TopicPartition, int] = self._directory.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
-        self._cleaned: Mapping[TopicPartition, int] = self._directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        self._high_watermarks = self._read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        self._cleaned = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
 
     @property
     def node_id(self) -> int | None:
@@ -146,6 +146,17 @@ class ClusterDirectory:
             for name, folder in sorted(found, key=lambda each: each[0])
             if folder.state in (FolderState.STRAY, FolderState.FUTURE)
         ]
+
+    def without_log(self, partitions: Collection[TopicPartition]) -> list[tuple[str, TopicPartition]]:
+        """The names of folders, or of files in their place, that should have one of these partitions, and do not."""
+        return sorted(
+            (entry.name, partition)
+            for entry in self._files.list(self._directory.path)
+            if (folder := parse_partition_folder(entry.name)) is not None
+            and folder.state is FolderState.LIVE
+            and (partition := TopicPartition(folder.topic, folder.partition)) in partitions
+            and partition not in self.partitions
+        )
 
     def topic_id(self, partition: TopicPartition) -> str | None:
         path = f"{self._directory.folder_of(partition)}/{PARTITION_METADATA}"
@@ -182,10 +193,23 @@ class ClusterDirectory:
 
     def _read_meta(self) -> MetaProperties:
         try:
-            return self._directory.read_meta() or _NO_META
+            meta = self._directory.read_meta()
+            if meta is None or meta.node_id is not None:
+                return meta or _NO_META
+            found = f"{self._directory.path_of(META_PROPERTIES)}: it has no node.id"
         except DuralogError as error:
-            _logger.warning("%s; the node of this directory is not known", error)
-            return _NO_META
+            found = str(error)
+        text = f"{found}. The node of this directory is not known, nor whether it belongs to this cluster"
+        self.problems.append(Problem(ProblemKind.OWNER_DAMAGED, self.url, f"{text}: restore the file from a backup"))
+        return _NO_META
+
+    def _read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
+        try:
+            return self._directory.decode_checkpoint(name) or {}
+        except DuralogError as error:
+            text = f"{error}. Its offsets are not used: those of the other directories decide"
+            self.problems.append(Problem(ProblemKind.CHECKPOINT_DAMAGED, self.url, text))
+            return {}
 
     def _epochs(
         self, partition: TopicPartition, view: LogView

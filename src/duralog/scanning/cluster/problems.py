@@ -17,6 +17,14 @@ class ProblemKind(Enum):
     """Two directories are copies of each other."""
     TWICE_ON_NODE = "twice-on-node"
     """Two directories of a node have the same partitions."""
+    OWNER_MISSING = "owner-missing"
+    """A directory has no `meta.properties`, others have."""
+    OWNER_DAMAGED = "owner-damaged"
+    """The `meta.properties` of a directory cannot be read."""
+    CHECKPOINT_DAMAGED = "checkpoint-damaged"
+    """Offsets of a directory are not known."""
+    EMPTY_FOLDER = "empty-folder"
+    """A folder of a partition, or a file in its place, without a log."""
     NODE_MISSING = "node-missing"
     METADATA_OLDER = "metadata-older"
     """The cluster metadata is older than the logs."""
@@ -38,6 +46,7 @@ class ProblemKind(Enum):
 NOTES = frozenset(
     {
         ProblemKind.GIVEN_TWICE,
+        ProblemKind.OWNER_MISSING,
         ProblemKind.NODE_MISSING,
         ProblemKind.METADATA_OLDER,
         ProblemKind.BEING_WRITTEN,

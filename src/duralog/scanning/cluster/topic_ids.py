@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from duralog.config.times import format_time
 from duralog.errors import DuralogError
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.directory import ClusterDirectory
@@ -28,6 +29,7 @@ class TopicIds:
         self._by_metadata = {} if metadata is None else {name: each.topic_id for name, each in metadata.topics.items()}
         self._of_folders: dict[_Folder, str | None] = {}
         self._of_topics: dict[str, str | None] = {}
+        self._newest_ms: dict[str, int] = {}
 
     def load(self, topics: Iterable[str], *, is_remote: bool) -> None:
         """Read the ids of topics that the metadata does not have: then all of their folders count."""
@@ -54,6 +56,17 @@ class TopicIds:
             self._of_topics[partition.topic] = self._newest(partition.topic, known)
         return self._of_topics[partition.topic]
 
+    def decided_by_time(self, topic: str) -> str:
+        """A remark if the newest record decided which topic it is: producers' clocks may have been wrong."""
+        newest_ms = self._newest_ms.get(topic)
+        if newest_ms is None:
+            return ""
+        when = "without a time" if newest_ms < 0 else f"of {format_time(newest_ms)}"
+        return (
+            f", since the other one has the newest record, {when}. If that clock was wrong, give the directory with the"
+            " cluster metadata, or leave out the directories of the topic that is not wanted"
+        )
+
     def _of_folder(self, folder: _Folder) -> str | None:
         if folder not in self._of_folders:
             directory, partition = folder
@@ -72,7 +85,10 @@ class TopicIds:
         distinct = set(folders.values())
         if known in distinct or len(distinct) < 2:
             return known if known in distinct else next(iter(distinct), None)
-        return folders[max(folders, key=_newest_record_ms)]
+        newest = {folder: _newest_record_ms(folder) for folder in folders}
+        chosen = max(newest, key=newest.__getitem__)
+        self._newest_ms[topic] = newest[chosen]
+        return folders[chosen]
 
 
 def _newest_record_ms(folder: _Folder) -> int:

@@ -245,18 +245,27 @@ class LogDirectory:
         self._files.sync_folder(self.path)
 
     def read_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
-        """The offsets in a checkpoint file."""
-        path = self.path_of(name)
-        offsets: dict[TopicPartition, int] = {}
-        if self._files.exists(path):
-            try:
-                for entry in decode_offset_checkpoint(self._files.read_all(path)):
-                    offsets[TopicPartition(entry.topic, entry.partition)] = entry.offset
-            except CorruptRecord as error:
-                _logger.warning("ignored a damaged checkpoint: %s", error.in_file(path))
-                return {}
-            self._checkpoints[name] = offsets
+        """The offsets in a checkpoint file. One that is damaged is ignored with a warning."""
+        try:
+            offsets = self.decode_checkpoint(name)
+        except CorruptRecord as error:
+            _logger.warning("ignored a damaged checkpoint: %s", error)
+            return {}
+        if offsets is None:
+            return {}
+        self._checkpoints[name] = offsets
         return offsets
+
+    def decode_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
+        """The offsets in a checkpoint file; None if there is none. Raises `CorruptRecord`."""
+        path = self.path_of(name)
+        if not self._files.exists(path):
+            return None
+        try:
+            entries = decode_offset_checkpoint(self._files.read_all(path))
+            return {TopicPartition(entry.topic, entry.partition): entry.offset for entry in entries}
+        except CorruptRecord as error:
+            raise error.in_file(path) from None
 
     def last_checkpoint(self, name: str) -> Mapping[TopicPartition, int]:
         """The offsets that were last read from a checkpoint file, or written to it. Does no I/O."""
