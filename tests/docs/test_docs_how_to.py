@@ -126,6 +126,15 @@ def test_a_page_hides_no_step_and_takes_no_file_of_the_project(page: Path) -> No
         assert not re.search(r"\$\{?ROOT\b|\btests/|\bexamples\b", step), step
 
 
+@pytest.mark.parametrize("page", INSTALLING, ids=name_of)
+def test_a_page_says_how_to_name_a_file(page: Path) -> None:
+    """The page shows the contents of a file, and not its name."""
+    text = text_of(page)
+    for block in blocks(text):
+        if block.file is not None:
+            assert f"`{block.file}`" in "\n".join(text.splitlines()[: block.line]), block.file
+
+
 @pytest.mark.parametrize("page", HOW_TO, ids=name_of)
 def test_a_page_says_what_can_go_wrong(page: Path) -> None:
     text = text_of(page)
