@@ -29,8 +29,15 @@ NEEDED = {
     r"--format (?:delta|iceberg)": "lakehouse",
     r"duralog console ": "console",
     r"duralog\.scan\(|read_arrow|decode=|duralog (?:stats|cluster) |-(?:format|schema) |--to \S+\.parquet": "arrow",
+    r"\.to_pandas\(": "pandas",
+    r"\.to_polars\(": "polars",
+    r"\.to_duckdb\(|duckdb\.sql\(": "duckdb",
 }
-"""What commands and programs of a page use, and the extra that brings what they need."""
+"""What commands and programs of a page use, and the extra or the package that it needs."""
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+HOMES = metadata.packages_distributions()
 
 _INSTALLED = re.compile(r"pip3? install (?P<requirements>[^#&;|`\n]*)")
 _INLINE_PROGRAM = re.compile(r"python3? -c \"(.*?)\"(?=$|\s)", re.DOTALL)
@@ -40,14 +47,9 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def requirements_of(extra: str) -> set[str]:
-    """The distributions of an extra of duralog, as pyproject.toml declares them."""
-    return {Requirement(each).name.lower() for each in _extras()[extra]}
-
-
-def _extras() -> dict[str, list[str]]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return {"": project["dependencies"], **project["optional-dependencies"]}
+def requirements_of(name: str) -> set[str]:
+    """The distributions of an extra of duralog, as pyproject.toml declares them, or the package of that name."""
+    return {Requirement(each).name.lower() for each in EXTRAS.get(name, [name])}
 
 
 def installed_by(page: str) -> set[str]:
@@ -58,7 +60,8 @@ def installed_by(page: str) -> set[str]:
         for requirement in map(Requirement, words):
             found.add(requirement.name.lower())
             if requirement.name == "duralog":
-                found.update(*(requirements_of(extra) for extra in ("", *requirement.extras)))
+                found.update(Requirement(each).name.lower() for each in PROJECT["dependencies"])
+                found.update(*(requirements_of(extra) for extra in requirement.extras & EXTRAS.keys()))
     return found
 
 
@@ -87,8 +90,7 @@ def imported_by(page: str) -> set[str]:
             modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             modules.add(node.module.partition(".")[0])
-    homes = metadata.packages_distributions()
-    return {homes[module][0].lower() for module in modules - sys.stdlib_module_names - {"duralog"}}
+    return {HOMES[module][0].lower() for module in modules - sys.stdlib_module_names - {"duralog"}}
 
 
 def missing_on(page: str) -> list[str]:
@@ -96,9 +98,9 @@ def missing_on(page: str) -> list[str]:
     installed = installed_by(page)
     missing = [f"{name} is imported" for name in sorted(imported_by(page) - installed)]
     for text in typed(page):
-        for used, extra in NEEDED.items():
-            if re.search(used, text) and not requirements_of(extra) <= installed:
-                missing.append(f"[{extra}] is needed for {text}")
+        for used, needed in NEEDED.items():
+            if re.search(used, text) and not requirements_of(needed) <= installed:
+                missing.append(f"{needed} is needed for {text}")
     return missing
 
 
@@ -111,6 +113,12 @@ def test_a_page_starts_with_what_to_install(page: Path) -> None:
     first = next(blocks(text_of(page)))
     assert first.language == "sh"
     assert re.search(r"pip install ['\"]?duralog", first.text)
+
+
+@pytest.mark.parametrize("page", INSTALLING, ids=name_of)
+def test_extras_of_a_page_exist(page: Path) -> None:
+    named = re.findall(r"['\"]duralog\[([\w,]+)\]", text_of(page))
+    assert {extra for extras in named for extra in extras.split(",")} <= EXTRAS.keys()
 
 
 @pytest.mark.parametrize("page", INSTALLING, ids=name_of)
@@ -154,10 +162,10 @@ def test_every_page_is_on_the_front() -> None:
         ("[arrow]", '```console\n$ python -c "import polars; print(1)"\n```', ["polars is imported"]),
         ("", "```python file=a.py\nimport confluent_kafka\n```", ["confluent-kafka is imported"]),
         ("[kafka]", "```python file=a.py\nfrom confluent_kafka import Producer\n```", []),
-        ("", "```console\n$ duralog group list localhost\n```", ["[kafka] is needed for duralog group list localhost"]),
-        ("", "```sh\nduralog job export a b\n```", ["[spark] is needed for duralog job export a b"]),
+        ("", "```console\n$ duralog group list localhost\n```", ["kafka is needed for duralog group list localhost"]),
+        ("", "```sh\nduralog job export a b\n```", ["spark is needed for duralog job export a b"]),
         ("[spark]", "```sh\nduralog job export a b\n```", []),
-        ("", "```python\nprint(duralog.scan('x'))\n```", ["[arrow] is needed for print(duralog.scan('x'))\n"]),
+        ("", "```python\nprint(duralog.scan('x'))\n```", ["arrow is needed for print(duralog.scan('x'))\n"]),
     ],
 )
 def test_what_is_missing_is_found(extras: str, step: str, missing: list[str]) -> None:
