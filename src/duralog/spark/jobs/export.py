@@ -223,19 +223,23 @@ def export(  # Public: its keyword arguments are the interface.
     """
     began = time.perf_counter()
     table_format, level = TableFormat(format), Isolation(isolation)
-    request = RowRequest.of(decode, unwrap, Unwrap.HISTORY, headers=headers, columns=columns)
+    request = _Request(
+        rows=RowRequest.of(decode, unwrap, Unwrap.HISTORY, headers=headers, columns=columns),
+        fail_on_data_loss=fail_on_data_loss,
+        max_slice_bytes=max_slice_bytes,
+    )
     options, catalog = split_options(target_options)
     with ExitStack() as stack:
         logs = stack.enter_context(LogSet.of(path, storage_options).open())
         runs = []
-        for topic, partitions in partitions_by_topic(logs, topics, schemas_topic=request.schemas_topic).items():
+        for topic, partitions in partitions_by_topic(logs, topics, schemas_topic=request.rows.schemas_topic).items():
             folder = LakeTarget.of(target, options).child(topic)
             spec = TableSpec(
                 job=_JOB,
                 topic=topic,
                 target=folder,
                 schema=table_schema(headers=headers, date=True),
-                partition_column=request.name(DATE),
+                partition_column=request.rows.name(DATE),
                 catalog=catalog,
             )
             check_apart(folder, logs.locations)
@@ -251,16 +255,7 @@ def export(  # Public: its keyword arguments are the interface.
                 next_offsets={},
                 run=0,
             )
-            run = _prepare(
-                logs,
-                table,
-                right,
-                nothing,
-                partitions,
-                request=request,
-                fail_on_data_loss=fail_on_data_loss,
-                max_slice_bytes=max_slice_bytes,
-            )
+            run = _prepare(logs, table, right, nothing, partitions, request)
             if run is not None:
                 runs.append(run)
             elif topics is not None:
@@ -282,16 +277,22 @@ def export(  # Public: its keyword arguments are the interface.
     return ExportReport(tables=tables, seconds=time.perf_counter() - began, problems=problems)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What the caller asked for, the same for every topic."""
+
+    rows: RowRequest
+    fail_on_data_loss: bool
+    max_slice_bytes: int
+
+
 def _prepare(
     logs: Logs,
     table: LakeTable,
     right: WritingRight,
     nothing: TableState,
     partitions: list[TopicPartition],
-    *,
-    request: RowRequest,
-    fail_on_data_loss: bool,
-    max_slice_bytes: int,
+    request: _Request,
 ) -> _TopicRun | None:
     """Find what is new in a topic, and remove what a run that died has left. None if its columns are not known."""
     spec = table.spec
@@ -305,11 +306,11 @@ def _prepare(
     check_made_from(made_from, state, spec.where)
     check_ends(logs, state, partitions, where=spec.where, taken="was exported up to", advice="Give another target")
     lost: list[str] = []
-    on_data_loss = None if fail_on_data_loss else _collected_in(lost)
+    on_data_loss = None if request.fail_on_data_loss else _collected_in(lost)
     level = Isolation(state.isolation)
     there = logs.resolve(partitions, isolation=level)
     ranges = new_ranges(there, state, on_data_loss)
-    rows = plan_rows(logs, ranges, table.state, request, isolation=level, where=spec.where)
+    rows = plan_rows(logs, ranges, table.state, request.rows, isolation=level, where=spec.where)
     if rows is None:
         return None
     table.evolve(rows.evolution, is_rewritten=False)
@@ -317,7 +318,7 @@ def _prepare(
     planned = logs.plan(
         ranges,
         isolation=level,
-        max_slice_bytes=max_slice_bytes,
+        max_slice_bytes=request.max_slice_bytes,
         on_data_loss=on_data_loss,
     )
     for loss in planned_losses(planned, ranges):
@@ -329,7 +330,7 @@ def _prepare(
         ranges=ranges,
         log_ends=remember_ends(logs, state, {partition: found.end_offset for partition, found in ranges.items()}),
         made_from=made_from,
-        tasks=_tasks(table, right, planned, rows, fail_on_data_loss),
+        tasks=_tasks(table, right, planned, rows, request.fail_on_data_loss),
         read_bytes=planned.planned_bytes,
         leftover_files=spec.target.delete(leftovers),
         planned=rows,

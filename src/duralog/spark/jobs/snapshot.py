@@ -57,7 +57,7 @@ from duralog.spark.jobs.copy_notes import (
 )
 from duralog.spark.jobs.snapshots.draft import Draft, draft_of, with_sound_copies
 from duralog.spark.jobs.snapshots.partition_task import PartitionOutcome, PartitionTask
-from duralog.spark.jobs.snapshots.plan import Basis, SnapshotRequest, partition_tasks
+from duralog.spark.jobs.snapshots.plan import Basis, NewRecords, SnapshotRequest, partition_tasks
 from duralog.spark.jobs.snapshots.report import SnapshotReport, SnapshotTable
 from duralog.spark.jobs.snapshots.shuffle import snapshot_by_shuffle
 from duralog.spark.jobs.snapshots.task import snapshot_partition
@@ -277,10 +277,9 @@ def _begin(logs: Logs, draft: Draft, request: SnapshotRequest) -> _TopicRun:
         ranges=draft.ranges,
         tasks=partition_tasks(
             table,
-            draft.ranges,
-            draft.planned.slices if copies is None else copies.slices,
+            NewRecords(draft.ranges, draft.planned.slices if copies is None else copies.slices),
             Basis(draft.nothing) if is_full else Basis(before, old_files),
-            request,
+            map_bytes=request.map_bytes,
             rows=draft.rows.rows,
             right=draft.right,
             after=after,

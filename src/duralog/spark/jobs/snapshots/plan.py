@@ -45,13 +45,20 @@ class Basis:
     files: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class NewRecords:
+    """What a run reads: the offsets of each partition, and the slices of the logs that have them."""
+
+    ranges: Mapping[TopicPartition, OffsetRange]
+    slices: Iterable[Slice]
+
+
 def partition_tasks(
     table: LakeTable,
-    ranges: Mapping[TopicPartition, OffsetRange],
-    slices: Iterable[Slice],
+    new_records: NewRecords,
     basis: Basis,
-    request: SnapshotRequest,
     *,
+    map_bytes: int,
     rows: TableRows,
     right: WritingRight,
     after: TableState,
@@ -59,11 +66,13 @@ def partition_tasks(
     """A task for each partition that has something to do. `rows` is what it writes, `after` the state of this run."""
     spec = table.spec
     copies = isinstance(table, ParquetVersions)
-    slices_of = {number: tuple(found) for number, found in groupby(slices, key=lambda found: found.partition)}
+    slices_of = {
+        number: tuple(found) for number, found in groupby(new_records.slices, key=lambda found: found.partition)
+    }
     files_of = _by_folder(basis.files)
     tasks = []
     is_changed = {}
-    for partition, wanted in ranges.items():
+    for partition, wanted in new_records.ranges.items():
         number = partition.partition
         first_offset = after.details["first_offsets"][str(number)]
         new = slices_of.get(number, ())
@@ -78,13 +87,13 @@ def partition_tasks(
                 first_offset=first_offset,
                 previous_end=basis.state.next_offsets.get(number, 0),
                 most_keys=known + wanted.end_offset - wanted.start_offset,
-                map_bytes=request.map_bytes,
+                map_bytes=map_bytes,
                 right=right,
                 target=spec.target,
                 folder=table.data_folder,
                 rows=replace(rows, schema=table.file_schema),
                 column=spec.partition_column,
-                is_only=len(ranges) == 1,
+                is_only=len(new_records.ranges) == 1,
                 stem=f"part-{after.run:06d}-{number:05d}-{right.run_id[:8]}",
                 copies=copies,
             )
