@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from duralog import __version__
-from duralog.broker.registry.answers import UNPROCESSABLE, RegistryError
+from duralog.broker.registry.answers import TOO_LARGE, UNPROCESSABLE, RegistryError
 from duralog.broker.registry.call import Call
 from duralog.broker.registry.levels import Level, Mode
 from duralog.broker.registry.registry import Registry
@@ -21,8 +21,8 @@ from duralog.schemas.registered_schema import (
     in_context,
 )
 
-_MOST_CHARACTERS_LISTED = 16 << 20
-"""Of one answer: what is longer takes several requests with `offset`. Other threads wait while it becomes JSON."""
+_MOST_CHARACTERS_LISTED = 64 << 20
+"""Of one answer. A longer one is refused: clients take a list that is shorter than their limit for its end."""
 _CHARACTERS_OF_A_NUMBER = 12
 
 T = TypeVar("T")
@@ -269,7 +269,10 @@ def _page(found: Iterable[T], call: Call, characters: Callable[[T], int]) -> lis
     left = _MOST_CHARACTERS_LISTED
     for one in islice(found, start, None if most is None else start + most):
         left -= characters(one)
-        if left < 0 and page:
-            break
+        if left < 0:
+            raise RegistryError(
+                TOO_LARGE,
+                f"the list has more than {_MOST_CHARACTERS_LISTED >> 20} MiB: ask for parts with `offset` and `limit`",
+            )
         page.append(one)
     return page
