@@ -55,8 +55,9 @@ class ConfigRow:
     @property
     def explanation(self) -> str:
         """The purpose, where the value comes from, and the default."""
-        where = "It has its default" if self.is_default else f"Its value comes from: {self.source}. Its default"
-        return f"{self.about} {where}: {self.default}".strip()
+        set_by = "Not set." if self.is_default else f"Set: {self.source}."
+        default = "It has no default." if self.default == UNKNOWN else f"Its default: {self.default}"
+        return f"{self.about} {set_by} {default}".strip()
 
 
 def config_rows(

@@ -162,6 +162,8 @@ class TopicSearch(RunningSearch[PlacedRecord, MatchProgress]):
         assert selection is not None
 
         def visit(records: pa.RecordBatch, show: Show) -> tuple[list[ShownRecord], int]:
+            if self.is_stopping:
+                return [], 0
             records, rows = selection.of(records)
             offsets = records.column(OFFSET).to_numpy()[self._best(records, rows)]
             shown = show(offsets) if len(offsets) else []

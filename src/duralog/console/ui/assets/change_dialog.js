@@ -48,7 +48,8 @@ export default {
           <ul v-if="step === 'plan' && notes.length" class="notes"><li v-for="note in notes" :key="note">{{ note }}</li></ul>
           <p v-if="step === 'plan' && whyNot" class="about" data-testid="change-refused">{{ whyNot }}</p>
           <div v-if="step === 'plan' && command" class="command">
-            <code data-testid="change-command">{{ command }}</code>
+            <code data-testid="change-command"><template v-for="(word, place) in command.split(' ')" :key="place">{{
+              place ? " " : "" }}<span>{{ word }}</span></template></code>
             <button type="button" class="quiet-button" aria-label="Copy the command" @click="copy">{{
               copied || "Copy" }}</button></div>
         </div>
