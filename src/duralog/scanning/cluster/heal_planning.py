@@ -91,7 +91,7 @@ class _Planning:
         self._lost_before = self._compacted.lost(choice.start_offset, choice.high_watermark)
         self._most_cleaned = max(copy.state.cleaned_to or 0 for copy in copies.copies)
         self._gap_end = 0
-        """Where the last offsets end that a copy lacks afterwards, and that a cleaner may have removed."""
+        """Where the last offsets end at which a cleaner has been at some of the copies, as they are afterwards."""
 
     def windows(self) -> Iterator[tuple[int, int]]:
         bounds = {base for rows in self._rows for base in rows.bases}
@@ -119,12 +119,14 @@ class _Planning:
             if len(rows):
                 self._end_offset = max(self._end_offset, int(rows["last_offset"][-1]) + 1)
         spares: list[tuple[_Target, NDArray[Any]]] = []
+        all_wanted: list[NDArray[Any]] = []
         for target in self._targets:
             number = None if target.rows is None else target.rows.number
             own = nothing() if number is None else by_copy[number]
             wanted = dense if is_dense else self._compacted.wanted(number, belonging)
             if not is_dense:
                 self._note_gaps(target, wanted)
+                all_wanted.append(wanted)
             spare = self._place(target, start, own, _from(wanted, own, target.start_offset))
             if number is not None and len(misplaced[number]):
                 spare = spare[~np.isin(keys(spare), keys(misplaced[number]))]
@@ -132,6 +134,7 @@ class _Planning:
             if number is not None and start in self._rows[number].bases:
                 target.damage += self._rows[number].segment(start).damage
         self._note_orphans(spares, is_dense=is_dense)
+        self._note_differences(all_wanted)
 
     def _read(self, start: int, end: int) -> list[NDArray[Any]]:
         """The batches of each copy; of large segments side by side."""
@@ -149,6 +152,13 @@ class _Planning:
             if without((low, high), self._lost_before):
                 self._gap_end = max(self._gap_end, high + 1)
         target.reached = last + 1
+
+    def _note_differences(self, wanted: Sequence[NDArray[Any]]) -> None:
+        for one, other in pairwise(wanted):
+            for mine, theirs in ((one, other), (other, one)):
+                differing = mine if not len(theirs) else mine[~np.isin(keys(mine), keys(theirs))]
+                if len(differing):
+                    self._gap_end = max(self._gap_end, int(differing["last_offset"][-1]) + 1)
 
     def _misplaced(self, number: int, belonging: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The batches of a copy at an offset that cannot be theirs. The checksum does not cover it.
@@ -266,6 +276,7 @@ class _Planning:
             had_offset=None if state is None else state.end_offset,
             epochs=_epochs(own_epochs, self._belonging.epochs, target.start_offset),
             has_epochs=state is None or self._agrees(target),
+            starts_compacted=target.start_offset < self._dense_from,
         )
         found = copy_plan(target.directory, kept)
         if found is None:

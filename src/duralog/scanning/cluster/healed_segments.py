@@ -61,6 +61,8 @@ class KeptCopy:
     epochs: tuple[EpochStart, ...]
     has_epochs: bool
     """Its own checkpoint of leader epochs is right."""
+    starts_compacted: bool = False
+    """A cleaner has been at its start: that its files start later says nothing once it is healed."""
     other_topic: str | None = None
     """There is no copy, but a folder that belongs to the topic of this id."""
 
@@ -187,6 +189,9 @@ def _segments(kept: KeptCopy) -> list[PlannedSegment]:
 
 def _first_base(kept: KeptCopy, part: Part) -> int:
     """The log starts where it did, even if a cleaner has removed its first records."""
+    is_near = kept.start_offset <= part.first_offset and part.last_offset - kept.start_offset <= _INT32_MAX
+    if kept.bases and kept.starts_compacted and kept.start_offset < kept.bases[0] and is_near:
+        return kept.start_offset
     if kept.bases and part.last_offset - kept.bases[0] <= _INT32_MAX and kept.bases[0] <= part.first_offset:
         return kept.bases[0]
     return part.segment if part.start == 0 else part.first_offset
