@@ -34,7 +34,7 @@ LATEST = "latest"
 class SchemaCatalogue:
     """Schemas by id, by GUID, and by subject and version."""
 
-    __slots__ = ("_by_guid", "_by_id", "_subjects", "characters", "levels", "problems")
+    __slots__ = ("_by_guid", "_by_id", "_subjects", "characters", "levels", "problems", "version_count")
 
     def __init__(
         self,
@@ -52,11 +52,15 @@ class SchemaCatalogue:
         """Of compatibility, by subject; `""` is the one of all others. As far as they are known."""
         self.characters = 0
         """Of the texts, each id's once."""
+        self.version_count = 0
+        """Of all subjects, with deleted ones."""
         for schema in schemas:
             self._add(schema)
         for each in versions:
             subject = in_context(each.subject, DEFAULT_CONTEXT)
-            self._subjects.setdefault(subject, {})[each.version] = each
+            of_subject = self._subjects.setdefault(subject, {})
+            self.version_count += each.version not in of_subject
+            of_subject[each.version] = each
             self._add(each.schema)
 
     def _add(self, schema: RegisteredSchema) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Address
-from duralog.broker.registry import checks, requests
+from duralog.broker.registry import checks, requests, room
 from duralog.schemas import catalogue
 from tests.support.broker.registry_client import RegistryClient, record
 
@@ -51,6 +51,24 @@ def test_a_full_registry_refuses_what_is_new(
         assert client.get("/subjects") == ["a", "c", "d"]
         assert client.get("/schemas/ids/3")["schema"] == '"null"'
         assert client.ask("DELETE", "/subjects/a") == (200, [1])
+
+
+def test_versions_and_configs_are_bounded(client: RegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.register("counted", '"int"')
+    client.ask("PUT", "/config/counted", {"compatibility": "FULL"})
+    client.ask("PUT", "/mode/counted", {"mode": "READWRITE"})
+    for limit in ("MOST_VERSIONS", "MOST_CONFIGS"):
+        monkeypatch.setattr(room, limit, 1)
+    for method, path, body in (
+        ("POST", "/subjects/one-more/versions", {"schema": '"int"'}),
+        ("PUT", "/config/one-more", {"normalize": True}),
+        ("PUT", "/mode/one-more", {"mode": "READONLY"}),
+    ):
+        assert client.ask(method, path, body)[1]["error_code"] == 42205
+    assert client.register("counted", '"int"')[0] == 200
+    assert client.ask("PUT", "/config/counted", {"compatibility": "NONE"})[0] == 200
+    assert client.ask("DELETE", "/config/counted")[0] == 200
+    assert client.ask("DELETE", "/mode/counted")[0] == 200
 
 
 @pytest.mark.parametrize("characters", [1_500_000, 1_048_400])

@@ -8,6 +8,7 @@ records that Confluent's registry and Karapace load.
 | `schemas_log`, `records` | the topic: reading what is new, appending |
 | `state` | what its records add up to |
 | `checks`, `digests`, `levels` | parsing, comparing and recognizing schemas |
+| `room` | how many schemas, versions and configs there may be |
 | `registry` | what is done: register, look up, delete, configure |
 | `routes`, `call`, `requests`, `answers` | paths and methods, answers and errors as JSON |
 | `server` | over HTTP, with the audit log |

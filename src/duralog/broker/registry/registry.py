@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from duralog.broker.registry import room
 from duralog.broker.registry.answers import (
     ID_DOES_NOT_MATCH,
     INCOMPATIBLE_SCHEMA,
@@ -37,7 +38,6 @@ from duralog.broker.registry.records import schema_guid, schema_key, schema_valu
 from duralog.broker.registry.schemas_log import SchemasLog
 from duralog.broker.registry.state import MAX_VERSION, RegistryState, is_context, name_of
 from duralog.errors import SchemaError
-from duralog.schemas.catalogue import MAX_CATALOGUE_BYTES, MAX_SCHEMAS
 from duralog.schemas.compatibility import ParsedSchema
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, SubjectVersion, context_of
 from duralog.schemas.schemas_topic import GLOBAL, SCHEMAS_TOPIC
@@ -187,7 +187,7 @@ class Registry:
                 return taken
         if number > MAX_VERSION:
             raise RegistryError(STORE_ERROR, f"the context has no id left: its largest is {MAX_VERSION}")
-        _check_room(state, schema)
+        room.check_schema(state, schema)
         made = replace(schema, id=number, guid=None)
         return replace(made, guid=schema_guid(made))
 
@@ -198,6 +198,7 @@ class Registry:
             latest = max((one.version for one in state.catalogue.versions(subject, deleted=True)), default=0)
             version = latest + 1
         assert version is not None
+        room.check_version(state)
         made = SubjectVersion(subject, version, schema)
         self._log.append([(schema_key(subject, version), schema_value(made))])
         there = self._log.state.catalogue.versions(subject)
@@ -262,6 +263,7 @@ class Registry:
             _check_subject(subject)
         with self._changing() as state:
             state.check_writable(subject)
+            room.check_configs(subject, {**state.levels, **state.normalizes})
             fields: dict[str, Any] = {}
             if level is not None or subject in state.levels:
                 fields["compatibilityLevel"] = str(level or state.levels[subject])
@@ -284,6 +286,7 @@ class Registry:
         if subject != GLOBAL:
             _check_subject(subject)
         with self._changing() as state:
+            room.check_configs(subject, state.modes)
             if mode is Mode.IMPORT and state.mode(subject) is not Mode.IMPORT and not force:
                 has_schemas = any(
                     subject in (GLOBAL, name) or (is_context(subject) and context_of(name) == context_of(subject))
@@ -316,16 +319,6 @@ def _is_as_checked(before: RegistryState, now: RegistryState, subject: str, sche
         and now.is_normalized(subject) == before.is_normalized(subject)
         and now.catalogue.versions(subject, deleted=True) == before.catalogue.versions(subject, deleted=True)
     )
-
-
-def _check_room(state: RegistryState, schema: RegisteredSchema) -> None:
-    """Before a schema with a new id is appended: what is in the topic always loads."""
-    if not state.catalogue.has_room_for(schema):
-        raise RegistryError(
-            NOT_PERMITTED,
-            f"the registry is full: it takes {MAX_SCHEMAS:,} schemas and {MAX_CATALOGUE_BYTES >> 20} MiB of their "
-            "texts; delete subjects for good that are not read any more",
-        )
 
 
 def _check_unreferenced(state: RegistryState, versions: list[SubjectVersion]) -> None:
