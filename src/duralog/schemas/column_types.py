@@ -47,6 +47,18 @@ def _pruned(type_: pa.DataType, wanted: dict[str, list[str]], path: str) -> pa.D
     return pa.struct(fields)
 
 
+def field_paths(type_: pa.DataType, path: str = "") -> list[str]:
+    """The fields of a type, nested ones with dots, also those of structs in lists."""
+    if pa.types.is_list(type_):
+        return field_paths(type_.value_type, path)
+    if not pa.types.is_struct(type_):
+        return []
+    found = []
+    for field in type_:
+        found += [f"{path}{field.name}", *field_paths(field.type, f"{path}{field.name}.")]
+    return found
+
+
 def projected(values: pa.Array, type_: pa.DataType) -> pa.Array:
     """The column with only the fields of a pruned type. Copies nothing but null bits."""
     if values.type == type_:

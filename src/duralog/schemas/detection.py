@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from duralog.errors import DuralogError, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
+from duralog.schemas.column_types import field_paths
 from duralog.schemas.connect_payloads import infer_connect_type, is_connect, schema_of
 from duralog.schemas.debezium_payloads import infer_debezium_type, is_event
 from duralog.schemas.json_payloads import infer_json_type, parse_all
@@ -201,8 +202,15 @@ class _Search:
         if format_ is Format.PROTOBUF:
             plan = self._with_message(plan, reader)
         decoder = PayloadDecoder(plan)
-        if self.known is Format.DEBEZIUM and not _is_envelope(decoder.arrow_type):
+        is_event = _is_envelope(decoder.arrow_type)
+        if self.known is Format.DEBEZIUM and not is_event:
             return None
+        others = [each for each in writers if each is not reader and each is not self.writer]
+        if is_event and others and format_ is Format.AVRO and self.reader is None:
+            # The database's table has had columns that the newest schema does not have.
+            others.sort(key=lambda each: each.id or 0, reverse=True)
+            plan = replace(plan, more_fields_of=tuple(others[:_MOST_READERS]))
+            decoder = PayloadDecoder(plan)
         reasons = decoder.decode(self.sample, self.headers).reasons.drop_null()
         total, bad = len(self.sample), len(reasons)
         if bad == total or (bad and self.known is None):
@@ -213,6 +221,7 @@ class _Search:
         shown = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
         count = f"all {total}" if not bad else f"{total - bad} of {total}"
         seen = f"; the others do not decode: {reasons[0]}" if bad else ""
+        called += _lacking(decoder, others)
         finding = f"{format_}: {count} of the sample have {_NAMES[framing]} ({shown}); columns of {called}{seen}"
         return Detected(plan, finding, total - bad, total)
 
@@ -286,6 +295,20 @@ class _Search:
         except pa.ArrowInvalid:
             return False
         return not any(_CONTROLS.intersection(text) for text in texts)
+
+
+def _lacking(decoder: PayloadDecoder, writers: list[RegisteredSchema]) -> str:
+    """The fields of writers' schemas that the column does not have: with a reader's schema, they are left out."""
+    known = set(field_paths(decoder.arrow_type))
+    found: dict[str, str] = {}
+    for writer in writers[:_MOST_READERS]:
+        try:
+            type_ = PayloadDecoder(replace(decoder.plan, reader=writer, more_fields_of=(), message=None)).arrow_type
+        except SchemaError:
+            continue
+        found |= {path: writer.name for path in field_paths(type_) if path not in known and path not in found}
+    named = [f"{path} of {name}" for path, name in found.items()][:_MOST_READERS]
+    return f", without {', '.join(named)}{', ...' if len(found) > len(named) else ''}" if named else ""
 
 
 def _is_envelope(type_: pa.DataType) -> bool:

@@ -83,6 +83,8 @@ class DecoderPlan:
     """Where the writers' schemas are."""
     writer: RegisteredSchema | None = None
     """What wrote the payloads whose ids the catalogue does not have. Without it, they are bad."""
+    more_fields_of: tuple[RegisteredSchema, ...] = ()
+    """Of Avro: schemas of writers whose fields the column has, too, if the reader does not have them."""
     columns: tuple[str, ...] | None = None
     """Fields to decode, nested ones with dots (`customer.id`); all of them if not given."""
     message: str | None = None
@@ -307,7 +309,7 @@ def _decoders(plan: DecoderPlan) -> _Decoders:
     if plan.format is Format.AVRO:
         from duralog.schemas.avro_payloads import AvroFormat
 
-        return AvroFormat(_reader(plan), plan.catalogue, plan.columns)
+        return AvroFormat(_reader(plan), plan.catalogue, plan.columns, plan.more_fields_of)
     if plan.format is Format.PROTOBUF:
         from duralog.schemas.protobuf_payloads import ProtobufFormat
 

@@ -3,6 +3,7 @@
 | module | |
 |---|---|
 | `schema`, `parsing` | the types of a schema, from its JSON |
+| `merging` | a reader's schema with the fields of others |
 | `shapes` | what a reader's schema is in Arrow, and which columns the kernel fills |
 | `resolution`, `defaults` | a writer's schema against a reader's: the steps to decode a value |
 | `program` | the steps as a program for `duralog.kernels.avro` |

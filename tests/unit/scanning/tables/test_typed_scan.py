@@ -35,6 +35,21 @@ def test_versions_come_out_as_one_type(path: Path) -> None:
     assert "subject 'orders-value' version 2" in duralog.scan(path, topic="orders", decode="auto").explain()
 
 
+def test_fields_that_the_readers_schema_does_not_have_are_named(tmp_path: Path) -> None:
+    newer = {**SECOND, "fields": SECOND["fields"][:1]}
+    schemas = [schema_record("t-value", 1, 3, SECOND), schema_record("t-value", 2, 4, newer)]
+    log = _log(tmp_path, {"t": [avro(SECOND, ROW, 3), avro(newer, {"id": 8}, 4)]}, *schemas)
+    found = duralog.scan(log, topic="t", decode="avro")
+    assert found.to_arrow()["value"].to_pylist() == [{"id": 7}, {"id": 8}]
+    assert (
+        "subject 't-value' version 2, without customer of schema id 3, customer.name of schema id 3" in found.explain()
+    )
+    # With the earlier version, nothing is.
+    all_ = duralog.scan(log, topic="t", decode={"value.format": "avro", "value.schema": "t-value:1"})
+    assert all_.to_arrow()["value"].to_pylist() == [ROW, {"id": 8, "customer": None}]
+    assert "without" not in all_.explain()
+
+
 def test_fields_are_chosen(path: Path) -> None:
     found = duralog.scan(path, topic="orders", columns=["offset", "value.customer.name"], decode="avro").to_arrow()
     assert found.column_names == ["offset", "value"]

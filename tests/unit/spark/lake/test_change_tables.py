@@ -28,6 +28,7 @@ from tests.support.schemas.database_values import in_truth, of_truth
 from tests.support.schemas.presence import present
 from tests.support.spark.change_log import truth, write_events
 from tests.support.spark.lake_directory import FORMATS, START_MS, Death, Killed, run_here, table_of
+from tests.support.typed_log import avro, schema_record
 
 UNTYPED = {"price", "huge", "any_scale", "made", "made_ms", "day", "at", "prices", "raw", "bits", "weight"}
 """Columns that are numbers or base64 in JSON without schemas."""
@@ -495,6 +496,53 @@ def test_columns_that_the_database_dropped(job: Changes) -> None:
     assert made.left_out_fields == {}
     history = job.history("t", target=job.target / "history").tables[0]
     found = table_of("parquet", history.path).select(["id", "email"]).to_pylist()
+    assert sorted(found, key=lambda row: int(row["id"])) == rows
+
+
+def test_columns_that_the_database_dropped_in_avro(job: Changes) -> None:
+    """The registry's newest schema does not have them; an export in two runs neither loses nor moves a value."""
+
+    def envelope(*names: str) -> dict[str, Any]:
+        fields = [{"name": name, "type": ["null", "string"], "default": None} for name in names]
+        row = {"type": "record", "name": "Value", "namespace": "t", "fields": [{"name": "id", "type": "int"}, *fields]}
+        source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}]}
+        return {
+            "type": "record",
+            "name": "Envelope",
+            "namespace": "t",
+            "fields": [
+                {"name": "before", "type": ["null", row], "default": None},
+                {"name": "after", "type": ["null", "t.Value"], "default": None},
+                {"name": "source", "type": source},
+                {"name": "op", "type": "string"},
+            ],
+        }
+
+    def event(schema: dict[str, Any], number: int, **row: Any) -> tuple[Any, bytes]:
+        return {"id": row["id"]}, avro(schema, {"after": row, "source": {"ts_ms": 5}, "op": "c"}, number)
+
+    topic = topic_of("t")
+    both, other = envelope("email", "phone"), envelope("phone")
+    with duralog.open(str(job.data)) as store:
+        store.create_topic("_schemas")
+        versions = [schema_record(f"{topic}-value", number, number, each) for number, each in ((1, both), (2, other))]
+        store.partition("_schemas", 0).append(versions)
+    first = [event(both, 1, id=1, email="a@x", phone="1"), event(both, 1, id=2, email="b@x", phone="2")]
+    job.events(topic, *first, event(other, 2, id=3, phone="3"))
+    made = job.snapshot("t")
+    rows = [
+        {"id": 1, "phone": "1", "email": "a@x"},
+        {"id": 2, "phone": "2", "email": "b@x"},
+        {"id": 3, "phone": "3", "email": None},
+    ]
+    assert sorted(rows_of_table("parquet", made), key=lambda row: int(row["id"])) == rows
+    history = job.target / "history"
+    job.history("t", target=history)
+    # Events of the old schema come late: the newest schema alone would lose their column.
+    job.events(topic, event(both, 1, id=4, email="d@x", phone="4"), event(other, 2, id=5, phone="5"))
+    table = job.history("t", target=history).tables[0]
+    found = table_of("parquet", table.path).select(["id", "phone", "email"]).to_pylist()
+    rows += [{"id": 4, "phone": "4", "email": "d@x"}, {"id": 5, "phone": "5", "email": None}]
     assert sorted(found, key=lambda row: int(row["id"])) == rows
 
 
