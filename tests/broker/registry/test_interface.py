@@ -256,6 +256,22 @@ def test_a_config_of_normalize_is_kept(tmp_path: Path) -> None:
         assert client.get("/config/:.c:a?defaultToGlobal=true") == {"compatibilityLevel": "FULL", "normalize": True}
 
 
+def test_levels_and_modes_of_other_registries(client: RegistryClient, broker: Broker) -> None:
+    """They have more of them with time."""
+    for subject in ("theirs", "ours"):
+        client.register(subject, '"int"')
+    for keytype, value in (("CONFIG", {"compatibilityLevel": "SOMEHOW"}), ("MODE", {"mode": "SOMEHOW"})):
+        key = {"keytype": keytype, "subject": "theirs", "magic": 0}
+        made = Record(key=json.dumps(key).encode(), value=json.dumps(value).encode())
+        broker.store.partition("_schemas", 0).append([made])
+    assert client.get("/config/theirs?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD"}
+    assert client.get("/mode/theirs") == {"mode": "READONLY"}
+    assert client.register("theirs", '"long"')[1]["error_code"] == 42205
+    assert client.register("ours", '"long"')[0] == 200
+    assert client.ask("DELETE", "/mode/theirs")[0] == 200
+    assert client.register("theirs", '"long"')[0] == 200
+
+
 def test_what_the_registry_is(client: RegistryClient, broker: Broker) -> None:
     clusters = {"kafka-cluster": broker.store.cluster_id, "schema-registry-cluster": "schema-registry"}
     assert client.get("/v1/metadata/id") == {"id": "", "scope": {"path": [], "clusters": clusters}}

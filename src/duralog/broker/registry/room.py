@@ -1,4 +1,4 @@
-"""How much a registry keeps in memory. A change is refused before its record is appended: what is stored always loads."""
+"""How much a registry keeps in memory. A change is refused before its record is appended: what is stored loads."""
 
 from __future__ import annotations
 

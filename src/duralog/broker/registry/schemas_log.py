@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from duralog.broker.registry.answers import STORE_ERROR, TOO_LARGE, RegistryError
+from duralog.broker.registry.levels import Level, Mode
 from duralog.broker.registry.state import RegistryState
 from duralog.broker.runtime import Runtime
 from duralog.broker.topics.partitions import Partitions
@@ -64,9 +65,10 @@ class SchemasLog:
             topic = self._topic
             self._state = RegistryState(
                 catalogue=topic.catalogue(),
-                levels=dict(topic.levels),
+                # Other registries may have more of them. What a mode forbids is not known then.
+                levels={place: level for place, level in topic.levels.items() if level in set(Level)},
                 normalizes=dict(topic.normalizes),
-                modes=dict(topic.modes),
+                modes={place: mode if mode in set(Mode) else Mode.READONLY for place, mode in topic.modes.items()},
                 last_ids=dict(topic.last_ids),
             )
         return self._state
