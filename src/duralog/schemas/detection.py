@@ -27,6 +27,7 @@ from duralog.schemas.wire_formats import KEY_HEADER, VALUE_HEADER, Framing, spli
 
 SAMPLE_ROWS = 1_000
 _MOST_READERS = 5
+_MOST_MERGED = 100
 
 _NAMES = {
     Framing.CONFLUENT: "Confluent's schema ids",
@@ -208,8 +209,7 @@ class _Search:
         others = [each for each in writers if each is not reader and each is not self.writer]
         if is_event and others and format_ is Format.AVRO and self.reader is None:
             # The database's table has had columns that the newest schema does not have.
-            others.sort(key=lambda each: each.id or 0, reverse=True)
-            plan = replace(plan, more_fields_of=tuple(others[:_MOST_READERS]))
+            plan = replace(plan, more_fields_of=self._between(writers))
             decoder = PayloadDecoder(plan)
         reasons = decoder.decode(self.sample, self.headers).reasons.drop_null()
         total, bad = len(self.sample), len(reasons)
@@ -224,6 +224,17 @@ class _Search:
         called += _lacking(decoder, others)
         finding = f"{format_}: {count} of the sample have {_NAMES[framing]} ({shown}); columns of {called}{seen}"
         return Detected(plan, finding, total - bad, total)
+
+    def _between(self, writers: list[RegisteredSchema]) -> tuple[RegisteredSchema, ...]:
+        """The schemas of the sample, and those that were registered between them: others may have them. Newest first."""
+        found = {each.id: each for each in writers if each.id is not None}
+        subject = in_context(f"{self.place[0]}-{self.place[1]}", writers[0].context)
+        for version in self.catalogue.versions(subject, deleted=True) if found else ():
+            id_ = version.schema.id
+            if id_ is not None and min(found) < id_ < max(found):
+                found.setdefault(id_, version.schema)
+        newest = sorted(found, reverse=True)[:_MOST_MERGED]
+        return tuple(found[id_] for id_ in newest) or tuple(writers[:_MOST_MERGED])
 
     def _with_message(self, plan: DecoderPlan, reader: RegisteredSchema) -> DecoderPlan:
         """The plan for the message type that the first payload has: it need not be the first of its file."""

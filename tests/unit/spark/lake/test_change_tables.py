@@ -538,9 +538,15 @@ def test_columns_that_the_database_dropped_in_avro(job: Changes) -> None:
     assert sorted(rows_of_table("parquet", made), key=lambda row: int(row["id"])) == rows
     history = job.target / "history"
     job.history("t", target=history)
-    # Events of the old schema come late: the newest schema alone would lose their column.
-    job.events(topic, event(both, 1, id=4, email="d@x", phone="4"), event(other, 2, id=5, phone="5"))
+    # Events of the old schema come late: the newest schema alone would lose their column. A schema between the two
+    # of the sample has another one.
+    between = envelope("fax")
+    with duralog.open(str(job.data)) as store:
+        newest = [schema_record(f"{topic}-value", 3, 3, between), schema_record(f"{topic}-value", 4, 4, other)]
+        store.partition("_schemas", 0).append(newest)
+    job.events(topic, event(both, 1, id=4, email="d@x", phone="4"), event(other, 4, id=5, phone="5"))
     table = job.history("t", target=history).tables[0]
+    assert table.column_changes == ("new column fax",)
     found = table_of("parquet", table.path).select(["id", "phone", "email"]).to_pylist()
     rows += [{"id": 4, "phone": "4", "email": "d@x"}, {"id": 5, "phone": "5", "email": None}]
     assert sorted(found, key=lambda row: int(row["id"])) == rows
