@@ -220,6 +220,9 @@ def _names(node: dict[str, Any], namespace: str, path: str) -> tuple[str, str, f
     full = name if "." in name or not space else f"{space}.{name}"
     inner = full.rpartition(".")[0]
     aliases = _strings(node, "aliases", path)
+    if len(aliases) * len(inner) > MAX_TEXT_CHARACTERS:
+        # Each has the namespace in front of it.
+        raise SchemaError(f"{_place(path)}: the type {name} has {len(aliases):,} aliases in a long namespace")
     return full, inner, frozenset(one if "." in one or not inner else f"{inner}.{one}" for one in aliases)
 
 

@@ -141,6 +141,15 @@ def test_too_long() -> None:
         parse_schema('"int"' + " " * MAX_TEXT_CHARACTERS)
 
 
+def test_aliases_in_a_long_namespace() -> None:
+    """Each in full would be a kilobyte for its few characters."""
+    aliases = [f"a{number}" for number in range(10_000)]
+    one = {"type": "fixed", "name": "F", "size": 1, "namespace": "n" * 1000, "aliases": aliases}
+    with pytest.raises(SchemaError, match="the type F has 10,000 aliases in a long namespace"):
+        parse_schema(json.dumps(one))
+    parse_schema(json.dumps({**one, "aliases": aliases[:1000]}))
+
+
 def test_a_schema_is_pickled_as_its_texts() -> None:
     schema = parse_schema(
         json.dumps(record({"name": "m", "type": {"type": "map", "values": ["null", "Z"]}})),
