@@ -57,6 +57,23 @@ class History:
         return [entry.epoch for entry in self.epochs if entry.start_offset <= offset][-1]
 
 
+DELETED_KEY = History(
+    batches=[range(3), range(3, 4), range(4, 5), range(5, 6), range(6, 7)],
+    records={
+        0: (b"alive", b"a"),
+        1: (b"gone", b"secret"),
+        2: (b"other", b"o"),
+        3: (b"mid", b"m"),
+        4: (b"gone", None),
+        5: (b"x", b"x"),
+        6: (b"y", b"y"),
+    },
+    segments=[0, 3, 4, 5],
+    epochs=[EpochStart(0, 0)],
+)
+"""A cleaner removes offset 1 for the tombstone at 4, and the tombstone later."""
+
+
 @dataclass
 class ModelCopy:
     history: History
