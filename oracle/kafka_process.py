@@ -58,9 +58,15 @@ class KafkaProcess:
         answer = self.ask(command="dump", arguments=arguments)
         return answer["stdout"], answer["stderr"]
 
-    def tool(self, name: str, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        """Run a command-line tool, by its class. Returns its exit code and what it printed to stdout and stderr."""
-        answer = self.ask(command="tool", **{"class": name}, arguments=arguments, stdin=stdin)
+    def tool(
+        self, name: str, *arguments: str, stdin: str = "", properties: dict[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        """Run a command-line tool, by its class. Returns its exit code and what it printed to stdout and stderr.
+
+        `properties` are Java's system properties. They stay set for what the JVM does afterwards.
+        """
+        given = {"class": name, "properties": properties or {}}
+        answer = self.ask(command="tool", **given, arguments=arguments, stdin=stdin)
         return answer["status"], answer["stdout"], answer["stderr"]
 
     def ask(self, **command: Any) -> Json:

@@ -12,7 +12,7 @@ import org.apache.kafka.common.utils.Exit;
  * Kafka's command-line tools, as their scripts start them, without a JVM for each:
  *
  * <pre>
- * {"command": "tool", "class": NAME, "arguments": [..], "stdin": TEXT}
+ * {"command": "tool", "class": NAME, "arguments": [..], "stdin": TEXT, "properties": {NAME: VALUE}}
  * </pre>
  *
  * answers {"status": what it would have exited with, "stdout": .., "stderr": ..}. What a tool does when its JVM ends,
@@ -29,6 +29,8 @@ final class CommandLineTools {
 
     static ObjectNode run(JsonNode command) throws Exception {
         Class<?> tool = Class.forName(command.get("class").asText());
+        command.path("properties").properties().forEach(
+            entry -> System.setProperty(entry.getKey(), entry.getValue().asText()));
         InputStream stdin = System.in;
         System.setIn(new ByteArrayInputStream(command.path("stdin").asText().getBytes(StandardCharsets.UTF_8)));
         List<Runnable> hooks = new ArrayList<>();

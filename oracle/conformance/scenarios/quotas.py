@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from oracle.conformance.dialog import Dialog
+from oracle.conformance.dialog import Dialog, records
 from oracle.conformance.scenario import each_version, scenario
+from oracle.conformance.scenarios.fetching import wanted
+from oracle.conformance.scenarios.producing import data
 from oracle.conformance.wire import Fields
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
@@ -153,6 +155,43 @@ def quotas_that_are_refused(dialog: Dialog) -> None:
     describe(dialog, 1, ("ip", _EXACT, "192.0.2.7"), ("client-id", _DEFAULT, None))
 
 
+def limited(dialog: Dialog, what: str, api: str, version: int, fields: Fields) -> Fields:
+    """As the client that has a quota, on a connection of its own: the one before may be muted.
+
+    For how long depends on the clock; whether does not.
+    """
+    connection = dialog.fresh_connection()
+    try:
+        sent = connection.send(api, version, fields, client_id=dialog.name)
+        answer = connection.receive(api, version, sent)
+    finally:
+        connection.close()
+    dialog.note(what, answer | {"throttle_time": answer["throttle_time"] > 0})
+    return answer
+
+
+@scenario
+def bytes_above_the_quotas(dialog: Dialog) -> None:
+    """What is produced is written, and the client waits; what is fetched is not sent before its time."""
+    name = dialog.name
+    dialog.create_topic(name)
+    batch = records(1000)
+    alter(dialog, 1, ({"client-id": name}, {"producer_byte_rate": 1000.0, "consumer_byte_rate": 1000.0}))
+    settled(dialog, {"client-id": name}, True)
+    for what in ("the first produce", "the next one"):
+        assert limited(dialog, what, "produce", 9, asked_to_produce(name, batch))["throttle_time"] > 0
+    for what in ("the first fetch", "the next one"):
+        asked = {"replica_id": -1, "max_bytes": 1 << 20, "session_epoch": -1, "topics": [wanted(name, (0, 0))]}
+        limited(dialog, what, "fetch", 11, asked)
+    alter(dialog, 1, ({"client-id": name}, {"producer_byte_rate": None, "consumer_byte_rate": None}))
+    settled(dialog, {"client-id": name}, False)
+    limited(dialog, "without a quota", "produce", 9, asked_to_produce(name, batch))
+
+
+def asked_to_produce(topic: str, batch: bytes) -> Fields:
+    return {"acks": 1, "timeout": 30_000, "topic_data": [data(topic, (0, batch))]}
+
+
 @scenario
 def partitions_above_the_quota(dialog: Dialog) -> None:
     """Newer clients are refused, older ones wait. Each on a connection of its own: the one before is muted."""
@@ -161,13 +200,7 @@ def partitions_above_the_quota(dialog: Dialog) -> None:
     settled(dialog, {"client-id": name}, True)
 
     def ask(what: str, api: str, version: int, **fields: object) -> None:
-        connection = dialog.fresh_connection()
-        try:
-            sent = connection.send(api, version, {"timeout": 30_000, **fields}, client_id=name)
-            answer = connection.receive(api, version, sent)
-            dialog.note(what, answer | {"throttle_time": answer["throttle_time"] > 0})
-        finally:
-            connection.close()
+        limited(dialog, what, api, version, {"timeout": 30_000, **fields})
 
     def new(suffix: str) -> list[Fields]:
         return [{"name": f"{name}-{suffix}", "num_partitions": 2, "replication_factor": 1}]

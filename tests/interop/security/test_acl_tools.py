@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 import duralog
+from duralog import Record
 from duralog.command_line import app
+from duralog.format import record_batch
 from duralog.storage.metadata.acls import Acl, Operation, PatternType, Permission, ResourceType
 from oracle.kafka_process import KafkaProcess
 from oracle.kafka_server import KafkaServer
@@ -19,6 +22,8 @@ from tests.support.interop.served_directory import ServedDirectory
 
 pytestmark = pytest.mark.interop
 
+PRODUCE, CREATE_ACLS, ALTER_CLIENT_QUOTAS = 0, 30, 49
+NONE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED = 0, 3, 6, 29
 TOOL = "org.apache.kafka.tools.AclCommand"
 READ_ORDERS = Acl(ResourceType.TOPIC, "orders", PatternType.LITERAL, "User:bob", "*", Operation.READ, Permission.ALLOW)
 SEE_LOGS = Acl(ResourceType.TOPIC, "log", PatternType.PREFIXED, "User:*", "*", Operation.DESCRIBE, Permission.ALLOW)
@@ -40,6 +45,24 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirector
     with ServedDirectory(directory, configs=AUTHORIZED) as broker:
         yield broker
         assert broker.errors == []
+
+
+def write_to(topic: str, name: str) -> Acl:
+    return Acl(ResourceType.TOPIC, topic, PatternType.LITERAL, f"User:{name}", "*", Operation.WRITE, Permission.ALLOW)
+
+
+def produced(server: KafkaServer | ServedDirectory, name: str, topic: str) -> tuple[int, bool]:
+    """The error of a request of 20 kB, once the partition has a leader, and whether the client is to wait."""
+    batch = record_batch.encode([Record(value=bytes(20_000), timestamp_ms=0)])
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]
+    for _ in range(200):
+        with kafka_client(server, name) as client:
+            answer = asked(client, PRODUCE, 9, {"acks": 1, "timeout": 30_000, "topic_data": data})
+        code = answer["responses"][0]["partition_responses"][0]["error_code"]
+        if code not in (UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER):
+            return code, answer["throttle_time"] > 0
+        time.sleep(0.05)
+    raise AssertionError(f"{topic} has no leader")
 
 
 def listed(*arguments: str) -> list[dict[str, str]]:
@@ -125,3 +148,36 @@ def test_kafka_and_duralog_take_entries_over_from_each_other(kafka: KafkaProcess
             assert len(removed["filter_results"][0]["matching_acls"]) == 1
     with duralog.open(directory, read_only=True) as store:
         assert set(store.acls) == {SEE_LOGS, NO_LOG_1, ADMIN, ADMIN._replace(operation=Operation.ALTER)}
+    with ServedDirectory(
+        directory, configs={**AUTHORIZED, **sasl_settings(), "listeners": "PLAINTEXT://127.0.0.1:0"}, listen=None
+    ) as broker, kafka_client(broker, "bob") as bob:
+        topics = asked(bob, 3, 9, {"topics": None})["topics"]
+        assert [topic["name"] for topic in topics] == ["log-2"]
+
+
+def test_kafka_and_duralog_enforce_what_the_other_has_stored(kafka: KafkaProcess, tmp_path: Path) -> None:
+    """Permissions to write, and the quotas of who may: one half set by duralog, the other by Kafka."""
+    directory = tmp_path / "data"
+    with duralog.open(directory) as store:
+        for name in ("orders", "bills"):
+            store.create_topic(name, 1)
+        store.create_acls([write_to("orders", "bob")])
+        store.alter_client_quotas({frozenset({("user", "bob")}): {"producer_byte_rate": 1000.0}})
+    with KafkaServer(kafka, directory, configs={**AUTHORIZED, **sasl_settings()}) as server:
+        assert produced(server, "bob", "orders") == (NONE, True)
+        assert produced(server, "bob", "bills")[0] == TOPIC_AUTHORIZATION_FAILED
+        with kafka_client(server, "admin") as admin:
+            allowed = write_to("bills", "alice")._asdict()
+            allowed["resource_pattern_type"] = allowed.pop("pattern_type")
+            assert asked(admin, CREATE_ACLS, 3, {"creations": [allowed]})["results"][0]["error_code"] == NONE
+            for name, key, value in (("bob", "producer_byte_rate", None), ("alice", "producer_byte_rate", 1000.0)):
+                ops = [{"key": key, "value": value or 0.0, "remove": value is None}]
+                entry = {"entity": [{"entity_type": "user", "entity_name": name}], "ops": ops}
+                answer = asked(admin, ALTER_CLIENT_QUOTAS, 1, {"entries": [entry], "validate_only": False})
+                assert answer["entries"][0]["error_code"] == NONE
+    configs = {**AUTHORIZED, **sasl_settings(), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    with ServedDirectory(directory, configs=configs, listen=None) as broker:
+        assert produced(broker, "bob", "orders") == (NONE, False)
+        assert produced(broker, "bob", "bills")[0] == TOPIC_AUTHORIZATION_FAILED
+        assert produced(broker, "alice", "bills") == (NONE, True)
+        assert produced(broker, "alice", "orders")[0] == TOPIC_AUTHORIZATION_FAILED

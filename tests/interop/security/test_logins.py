@@ -151,6 +151,8 @@ def sides(kafka: KafkaProcess, tmp_path_factory: pytest.TempPathFactory) -> Iter
     (folder / "ca.pem").write_text(authority.pem)
     authority.sign().written(folder / "broker.pem")
     authority.sign((NameOID.COMMON_NAME, "carol")).written(folder / "carol.pem")
+    authority.sign((NameOID.COMMON_NAME, "carol"), days=-1).written(folder / "expired.pem")
+    Authority("other").sign((NameOID.COMMON_NAME, "carol")).written(folder / "foreign.pem")
     with Store(str(folder / "kafka")) as store:
         store.alter_scram_credentials(
             {
@@ -350,10 +352,11 @@ def tokens(side: Side) -> list[Any]:
 
 
 def certificates(side: Side) -> list[Any]:
-    """Which listeners want the certificate of a client, and whether they map its name."""
+    """Which listeners want the certificate of a client, whether they map its name, and which they refuse."""
     found: list[Any] = []
     for listener in ("MUTUAL", "ALL", "OWN"):
-        for chain in ({}, {"certfile": side.folder / "carol.pem"}):
+        for name in (None, "carol", "expired", "foreign"):
+            chain = {} if name is None else {"certfile": side.folder / f"{name}.pem"}
             try:
                 client = secured(side.connect(listener), (side.folder / "ca.pem").read_text(), **chain)
                 if listener == "MUTUAL":
@@ -362,9 +365,10 @@ def certificates(side: Side) -> list[Any]:
                     code = scram_log_in(client, "SCRAM-SHA-256", "carol", "pencil").error_code
             except (ssl.SSLError, ConnectionError):
                 code = None
-            found.append((listener, bool(chain), code))
-    assert found[0] == ("MUTUAL", False, None)
-    assert found[1] == ("MUTUAL", True, 0)
+            found.append((listener, name, code))
+    refused = [("MUTUAL", None, None), ("MUTUAL", "expired", None), ("MUTUAL", "foreign", None)]
+    assert [found[0], *found[2:4]] == refused
+    assert found[1] == ("MUTUAL", "carol", 0)
     return found
 
 

@@ -16,6 +16,7 @@ from duralog.broker.wire.principal import Principal
 from duralog.config.server_settings import STANDARD_AUTHORIZER
 from oracle.kafka_server import KafkaServer
 from tests.support.broker.raw_client import RawClient
+from tests.support.interop.served_directory import ServedDirectory
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 USERS = ("admin", "alice", "bob", "carol")
@@ -40,12 +41,13 @@ def sasl_settings() -> dict[str, object]:
     }
 
 
-def kafka_client(server: KafkaServer, name: str) -> RawClient:
-    """A client that has logged in. Waits until the server listens."""
+def kafka_client(server: KafkaServer | ServedDirectory, name: str) -> RawClient:
+    """A client that has logged in to a server with `sasl_settings`. Waits until it listens."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         try:
-            client = RawClient(*server.address, seconds=15)
+            host, port = server.address
+            client = RawClient(host, port, seconds=15)
             break
         except ConnectionError:
             if time.monotonic() > deadline or not server.is_running:
