@@ -258,15 +258,14 @@ class Registry:
     # Configs
 
     def set_config(self, subject: str, level: Level | None, normalize: bool | None) -> dict[str, Any]:
-        """Set what is not None; the rest stays. Returns what the subject, context or registry has now."""
+        """Set what is not None; the rest stays what is in force. Returns what the subject, context or registry has."""
         if subject != GLOBAL:
             _check_subject(subject)
         with self._changing() as state:
             state.check_writable(subject)
             room.check_configs(subject, {**state.levels, **state.normalizes})
-            fields: dict[str, Any] = {}
-            if level is not None or subject in state.levels:
-                fields["compatibilityLevel"] = str(level or state.levels[subject])
+            # Karapace loads no config without a level.
+            fields: dict[str, Any] = {"compatibilityLevel": str(level or state.level(subject))}
             if normalize is not None or subject in state.normalizes:
                 fields["normalize"] = state.normalizes[subject] if normalize is None else normalize
             self._log.append([(subject_key("CONFIG", subject), fields)])
