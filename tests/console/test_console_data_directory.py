@@ -118,6 +118,23 @@ def test_it_reports_the_same_as_the_store(stores: Any, sources: Any, kind: str) 
             assert (shown[0].offset if shown else None) == (None if first is None else first.offset)
 
 
+def test_the_newest_record_is_not_the_time_of_an_empty_file(tmp_path: Path, sources: Any) -> None:
+    """After a roll the active segment is empty, and its file is newer than all records."""
+    first_ms = 1_700_000_000_000
+    with duralog.open(tmp_path / "data", KEEP_EVERYTHING) as store:
+        store.create_topic("t", 2)
+        log = store.partition("t", 0)
+        for late_ms in (5_000, 7_000, 9_000):
+            log.append([duralog.Record(value=b"v", timestamp_ms=first_ms + late_ms)])
+            log.roll()
+        assert log.segments[-1].size_bytes == 0
+    source = sources(tmp_path / "data")
+    assert source.partition("t", 0).latest_timestamp_ms == first_ms + 9_000
+    assert source.partition("t", 1).latest_timestamp_ms is None
+    (topic,) = source.overview().topics
+    assert topic.latest_timestamp_ms == first_ms + 9_000
+
+
 def test_segments_show_their_files_and_indexes(stores: Any, sources: Any) -> None:
     source = sources(stores["shop"])
     facts = source.partition("orders", 0)

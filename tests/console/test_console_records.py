@@ -99,6 +99,28 @@ def test_find_a_key(visit: Visit) -> None:
     expect(tab.part("record")).to_have_count(0)
 
 
+def test_the_pane_follows_a_search_for_a_key(visit: Visit) -> None:
+    """It never stays on a record of the list before."""
+    tab = visit("shop", "/topic/orders/0/records?offset=120")
+    open_record(tab, 121)
+    tab.part("find-key").fill("customer-7")
+    tab.part("find-key").press("Enter")
+    expect(tab.part("record-details")).to_have_count(0)
+    expect(tab.part("record")).to_have_count(len(range(7, ORDERS, CUSTOMERS)))
+    expect(tab.part("record-details")).to_have_count(0)
+    open_record(tab, 27)
+    expect(tab.page).to_have_url(re.compile("key=customer-7.*open=27|open=27.*key=customer-7"))
+    tab.part("find-key").fill("customer-9")
+    tab.part("find-key").press("Enter")
+    expect(record(tab, 29)).to_be_visible()
+    expect(tab.part("record-details")).to_have_count(0)
+    tab.page.go_back()
+    expect(tab.part("record-details").locator("h2")).to_have_text("Offset 27")
+    expect(record(tab, 27)).to_have_attribute("aria-current", "true")
+    tab.part("close-record").click()
+    expect(tab.part("record-details")).to_have_count(0)
+
+
 def test_a_record_in_full(visit: Visit) -> None:
     tab = visit("shop", "/topic/orders/0/records?offset=120")
     panel = open_record(tab, 120)
