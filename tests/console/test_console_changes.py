@@ -15,13 +15,17 @@ import pytest
 from typer.testing import CliRunner
 
 import duralog
+from duralog.client.acls import AclsDisabled
 from duralog.command_line import app
+from duralog.config.server_settings import STANDARD_AUTHORIZER
+from duralog.console.changes.acls import AddAcl, RemoveAcl
 from duralog.console.changes.change import Change
 from duralog.console.changes.changer import ChangedPlace, Changer
 from duralog.console.changes.configs import ResetBrokerConfig, SetBrokerConfig
 from duralog.console.changes.groups import DeleteGroup, ResetGroup
 from duralog.console.changes.records import ProduceRecord
 from duralog.console.changes.topics import AlterTopic, CreateTopic, DeleteTopic
+from duralog.console.facts.acls import AclFacts, AclsView
 from duralog.console.source import Busy, ChangesNotAllowed
 from duralog.errors import DuralogError, StoreLocked, UnknownTopic
 from duralog.format.record import Record
@@ -42,6 +46,20 @@ def produced(**changes: Any) -> ProduceRecord:
     return ProduceRecord(topic="orders", partition=1, record=Record(**parts))
 
 
+def acl(**changes: str) -> AclFacts:
+    parts = {
+        "permission": "allow",
+        "principal": "User:ben",
+        "operation": "read",
+        "resource_type": "topic",
+        "resource_name": "orders",
+        "pattern": "literal",
+        "host": "*",
+    }
+    return AclFacts(**{**parts, **changes})
+
+
+STORED_ACL = acl(principal="User:ana", resource_type="group", resource_name="*")
 CHANGES: dict[str, Change] = {
     "create": CreateTopic(topic="new", partitions=3, configs={"retention.ms": "1", "cleanup.policy": "compact,delete"}),
     "create-default": CreateTopic(topic="new.1", partitions=None, configs={}),
@@ -69,6 +87,14 @@ CHANGES: dict[str, Change] = {
         group="it's new", topics={"orders": None}, to=ResetTo(where=Where.LATEST), option=("--to-latest",)
     ),
     "delete-group": DeleteGroup(group="billing"),
+    "add-acl": AddAcl(entry=acl()),
+    "add-acl-denied": AddAcl(
+        entry=acl(permission="deny", host="10.0.0.7", operation="describe_configs", resource_name="it's -x")
+    ),
+    "add-acl-prefixed": AddAcl(entry=acl(resource_type="transactional_id", operation="write", pattern="prefixed")),
+    "add-acl-cluster": AddAcl(entry=acl(resource_type="cluster", resource_name="kafka-cluster", operation="alter")),
+    "remove-acl": RemoveAcl(entry=STORED_ACL),
+    "remove-acl-host": RemoveAcl(entry=replace(STORED_ACL, host="10.0.0.8")),
 }  # fmt: skip
 
 
@@ -78,6 +104,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     console_stores.make_shop(directory)
     of_directory(directory).carry_out(SetBrokerConfig(name="message.max.bytes", value="99999"), user=None)
     of_directory(directory).carry_out(CreateTopic(topic="with.dots", partitions=1, configs={}), user=None)
+    for host in ("*", "10.0.0.8"):
+        of_directory(directory).carry_out(AddAcl(entry=replace(STORED_ACL, host=host)), user=None)
     return directory
 
 
@@ -115,7 +143,7 @@ def contents(directory: Path) -> Any:
             shown = records if not topic.startswith("__") else sorted(records)
             topics[topic] = shown, store.topic_overrides(topic)
         configs = [store.configs_of(4, name) for name in ("", str(store.node_id))]
-        return topics, configs, groups_of_store(store)
+        return topics, configs, groups_of_store(store), set(store.acls)
 
 
 def run_shown(command: str) -> None:
@@ -127,7 +155,7 @@ def run_shown(command: str) -> None:
     if bar:
         printf, pattern, said = shlex.split(given)
         assert (printf, pattern) == ("printf", "%s\\n")
-    asked = ["--yes"] if "delete" in words[1:3] else []
+    asked = ["--yes"] if {"delete", "remove"} & set(words[1:3]) else []
     result = CliRunner().invoke(app, [*words[1:], *asked], input=said)
     assert result.exit_code == 0, result.output
 
@@ -300,6 +328,41 @@ def test_a_preview_refuses_what_the_change_would(name: str, changers: tuple[Chan
             changer.preview(change)
         with pytest.raises(DuralogError, match=re.escape(sentence)):
             changer.carry_out(change, user=None)
+
+
+def test_acls_are_listed_added_and_removed_through_a_broker(tmp_path: Path) -> None:
+    secured = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with running_broker({**KEEP, **secured}, data=str(tmp_path / "data")) as running:
+        changer = of_broker(running)
+        assert changer.acls() == AclsView()
+        add, remove = AddAcl(entry=STORED_ACL), RemoveAcl(entry=STORED_ACL)
+        assert not changer.preview(remove).has_effect
+        with pytest.raises(DuralogError, match="does not exist any more"):
+            changer.carry_out(remove, user=None)
+        assert changer.preview(add).has_effect
+        assert "allow User:ana read on group" in changer.carry_out(add, user=None)
+        assert not changer.preview(add).has_effect
+        other = replace(STORED_ACL, resource_name="a", operation="all", permission="deny", pattern="prefixed")
+        run_shown(changer.command(AddAcl(entry=other)))
+        assert changer.acls() == AclsView(entries=(STORED_ACL, other))
+        run_shown(changer.command(remove))
+        assert changer.acls() == AclsView(entries=(other,))
+
+
+def test_a_broker_without_an_authorizer_has_no_acls(changers: tuple[Changer, Changer]) -> None:
+    of_directory, of_broker = changers
+    assert of_broker.acls() == AclsView(is_disabled=True)
+    assert of_directory.acls() == AclsView()
+    for change in (AddAcl(entry=STORED_ACL), RemoveAcl(entry=STORED_ACL)):
+        with pytest.raises(AclsDisabled, match="SECURITY_DISABLED"):
+            of_broker.preview(change)
+
+
+def test_acls_that_may_not_be_seen_are_not_taken_for_none(tmp_path: Path) -> None:
+    secured = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
+    needs = pytest.raises(DuralogError, match="needs the operation describe on the cluster")
+    with running_broker({**KEEP, **secured}, data=str(tmp_path / "data")) as running, needs:
+        of_broker(running).acls()
 
 
 def test_a_group_that_is_there_already(changers: tuple[Changer, Changer]) -> None:

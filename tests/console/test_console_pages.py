@@ -35,10 +35,13 @@ PAGES = {
     "group": "/groups/{group}",
     "health": "/health",
     "configs": "/configs",
+    "acls": "/acls",
 }
-PAGES_OF_EMPTY = ("overview", "groups", "health", "configs")
+PAGES_OF_EMPTY = ("overview", "groups", "health", "configs", "acls")
+PAGES_OF_ALL_KINDS = ("configs", "acls")
+"""They look the same on each of them."""
 
-EVERY_PAGE = [(kind, page) for kind in PLACES for page in PAGES if page != "configs" or kind == "golden"]
+EVERY_PAGE = [(kind, page) for kind in PLACES for page in PAGES if page not in PAGES_OF_ALL_KINDS or kind == "golden"]
 EVERY_PAGE += [("empty", page) for page in PAGES_OF_EMPTY]
 
 

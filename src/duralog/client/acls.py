@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from duralog.client.connection import ANSWER_SECONDS, admin_client, admin_module, errors_of
+from duralog.client.connection import ANSWER_SECONDS, admin_client, admin_module, errors_of, kafka_client
+from duralog.errors import DuralogError
 from duralog.storage.metadata.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 
 _CLUSTER = "BROKER"
 """The client library's name for the cluster."""
+
+_AUTHORIZER = "authorizer.class.name"
+
+
+class AclsDisabled(DuralogError):
+    """The broker has no authorizer: SECURITY_DISABLED."""
 
 
 class BrokerAcls:
@@ -21,7 +28,27 @@ class BrokerAcls:
     def find(self, wanted: AclFilter) -> list[Acl]:
         with errors_of(self._address):
             found = self._admin.describe_acls(self._filter(wanted), request_timeout=ANSWER_SECONDS).result()
+            if not found:
+                self._check_answer()
         return [_acl(each) for each in found]
+
+    def _check_answer(self) -> None:
+        """Librdkafka takes every error of DescribeAcls for an answer without entries. Find out whether it was one."""
+        asked = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
+        cluster = asked.result()
+        if self._types.AclOperation.DESCRIBE not in (cluster.authorized_operations or ()):
+            raise DuralogError(
+                f"{self._address}: the ACLs are not shown: that needs the operation describe on the cluster"
+                " (CLUSTER_AUTHORIZATION_FAILED)"
+            )
+        broker = self._types.ConfigResource(self._types.ConfigResource.Type.BROKER, str(cluster.controller.id))
+        (configs,) = self._admin.describe_configs([broker], request_timeout=ANSWER_SECONDS).values()
+        try:
+            authorizer = configs.result().get(_AUTHORIZER)
+        except kafka_client().KafkaException:
+            return  # Only its absence would be known.
+        if authorizer is not None and not authorizer.value:
+            raise AclsDisabled(f"{self._address}: the broker has no authorizer, and so no ACLs (SECURITY_DISABLED)")
 
     def add(self, acls: Sequence[Acl]) -> None:
         bindings = [self._types.AclBinding(*self._fields(acl)) for acl in acls]

@@ -29,6 +29,7 @@ from duralog.console.connections import Connections, most_connections
 from duralog.console.facts.copies import ClusterCopies
 from duralog.console.login import LoggedIn, TrustedHeader
 from duralog.console.pages import (
+    acls,
     audit,
     compaction,
     configs,
@@ -61,6 +62,7 @@ _PAGES = (
     groups,
     subjects,
     configs,
+    acls,
     health,
     copies,
     audit,

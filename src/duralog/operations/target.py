@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from duralog.client.acls import BrokerAcls
 from duralog.client.configs import ConfigClient
 from duralog.client.groups import BrokerGroups
 from duralog.client.producing import Placed, Written, to_broker
@@ -18,6 +19,7 @@ from duralog.client.unknown_names import unknown_partition
 from duralog.config import BrokerConfig, TopicConfig
 from duralog.config.entries import Entry
 from duralog.format.record import Record
+from duralog.operations.acls import Acls, DirectoryAcls
 from duralog.operations.broker_configs import BrokerConfigs, RunningBrokerConfigs, StoreConfigs
 from duralog.operations.groups.reset_offsets import ResettableGroups
 from duralog.operations.groups.stored_groups import StoreGroups
@@ -47,6 +49,8 @@ class Target(Protocol):
         """With `evicts`, members of a directory's groups that have not left are removed."""
 
     def configs(self) -> BrokerConfigs: ...
+
+    def acls(self) -> Acls: ...
 
     def topic_configs(self, topic: str) -> list[Entry]: ...
 
@@ -81,6 +85,9 @@ class DirectoryTarget:
 
     def configs(self) -> StoreConfigs:
         return StoreConfigs(self._store)
+
+    def acls(self) -> DirectoryAcls:
+        return DirectoryAcls(self._store)
 
     def topic_configs(self, topic: str) -> list[Entry]:
         return self._topics.entries(topic)
@@ -128,6 +135,9 @@ class BrokerTarget:
 
     def configs(self) -> RunningBrokerConfigs:
         return RunningBrokerConfigs(self._client)
+
+    def acls(self) -> BrokerAcls:
+        return BrokerAcls(self._address)
 
     def topic_configs(self, topic: str) -> list[Entry]:
         return self._client.entries(topic, TOPIC_RESOURCE)

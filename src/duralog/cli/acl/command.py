@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,8 +32,8 @@ from duralog.operations.addresses import is_broker
 if TYPE_CHECKING:
     from duralog.cli.acl.entries import Choice
     from duralog.cli.voice.output import Output
-    from duralog.storage.metadata.acls import Acl, AclFilter
-    from duralog.storage.store import Store
+    from duralog.operations.acls import Acls
+    from duralog.storage.metadata.acls import Acl
 
 acl_app = typer.Typer(
     name="acl",
@@ -306,39 +306,18 @@ def remove_acls(
         output.flush()
 
 
-class _Acls(Protocol):
-    def find(self, wanted: AclFilter) -> list[Acl]: ...
-
-    def add(self, acls: Sequence[Acl]) -> None: ...
-
-    def remove(self, filters: Sequence[AclFilter]) -> list[Acl]: ...
-
-
-class _OfDirectory:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def find(self, wanted: AclFilter) -> list[Acl]:
-        return [acl for acl in self._store.acls if wanted.matches(acl)]
-
-    def add(self, acls: Sequence[Acl]) -> None:
-        self._store.create_acls(acls)
-
-    def remove(self, filters: Sequence[AclFilter]) -> list[Acl]:
-        return list(dict.fromkeys(acl for found in self._store.delete_acls(filters) for acl in found))
-
-
 @contextmanager
-def _opened(place: str, *, read_only: bool, quiet: bool) -> Iterator[_Acls]:
+def _opened(place: str, *, read_only: bool, quiet: bool) -> Iterator[Acls]:
     if is_broker(place):
         from duralog.client.acls import BrokerAcls
 
         yield BrokerAcls(place)
         return
     from duralog.cli.voice.opened_store import opened_store
+    from duralog.operations.acls import DirectoryAcls
 
     with opened_store(place, read_only=read_only, server_properties=None, quiet=quiet) as store:
-        yield _OfDirectory(store)
+        yield DirectoryAcls(store)
 
 
 def _choice(

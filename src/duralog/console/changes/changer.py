@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 from duralog.config.entries import Entry
 from duralog.config.error_text import describe, printable
+from duralog.console.changes.acls import acls_view
 from duralog.console.changes.change import Change, Preview
+from duralog.console.facts.acls import AclsView
 from duralog.console.source import Busy, ChangesNotAllowed
 from duralog.errors import StorageError, StoreLocked
 from duralog.operations.target import Target, opened_broker, opened_directory
@@ -118,6 +120,11 @@ class Changer:
         with self._opened(read_only=True) as target:
             configs = target.configs()
             return list(configs.entries(configs.own))
+
+    def acls(self) -> AclsView:
+        """The access control entries of the broker, or those in the directory."""
+        with self._opened(read_only=True) as target:
+            return acls_view(target)
 
     @contextmanager
     def _opened(self, *, read_only: bool) -> Iterator[Target]:

@@ -41,6 +41,7 @@ _NAVIGATION = (
     ("groups", "Groups", "/groups"),
     ("schemas", "Schemas", SUBJECTS_PATH),
     ("configs", "Configs", "/configs"),
+    ("acls", "ACLs", "/acls"),
     ("health", "Health", "/health"),
 )
 _AUDIT = ("audit", "Audit", "/audit")
@@ -51,6 +52,7 @@ _KEYS = (
     ("g g", "groups"),
     ("g s", "schemas"),
     ("g c", "configs of the broker"),
+    ("g a", "access control lists"),
     ("g h", "health"),
     ("t", "colours: system, light, dark"),
     ("?", "this list"),

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from duralog.broker.security.web_users import Role
+from duralog.console.changes.acl_forms import add_acl_form, can_be_named, remove_acl_form
+from duralog.console.changes.acls import AddAcl, RemoveAcl
 from duralog.console.changes.change import Change, WrongInput
 from duralog.console.changes.configs import ResetBrokerConfig, SetBrokerConfig
 from duralog.console.changes.forms import LONGEST_LINE, LONGEST_TEXT, Form
@@ -23,6 +26,7 @@ from duralog.console.changes.topic_forms import (
 )
 from duralog.console.changes.topics import AlterTopic, CreateTopic, DeleteTopic
 from duralog.console.drawing.reader_zone import zone_of
+from duralog.console.facts.acls import AclFacts
 from duralog.console.facts.records import SHOWN_BYTES, ShownRecord
 from duralog.format.layout import NO_TIMESTAMP
 from duralog.format.record import Record
@@ -293,3 +297,44 @@ def test_only_a_whole_record_can_be_sent_again() -> None:
     assert is_whole(replace(SHOWN, headers=(("h", b"x" * SHOWN_BYTES),), header_count=1))
     assert not is_whole(replace(SHOWN, value_bytes=2))
     assert not is_whole(replace(SHOWN, header_count=1))
+
+
+READER = AclFacts(
+    permission="allow",
+    principal="User:ana",
+    operation="read",
+    resource_type="topic",
+    resource_name="orders",
+    pattern="literal",
+    host="*",
+)
+
+
+def test_an_acl() -> None:
+    form = add_acl_form()
+    assert typed(form, principal=" User:ana ", name="orders") == AddAcl(entry=READER)
+    assert typed(form, principal="User:ana", name="orders", host="") == AddAcl(entry=READER)
+    of_cluster = replace(READER, resource_type="cluster", resource_name="kafka-cluster", operation="alter")
+    hidden = {"name": "ignored", "pattern": "prefixed"}
+    assert typed(form, principal="User:ana", resource_type="cluster", operation="alter", **hidden) == AddAcl(
+        entry=of_cluster
+    )
+    for field, values in (
+        ("principal", {"principal": "ana", "name": "orders"}),
+        ("principal", {"principal": "User:", "name": "orders"}),
+        ("principal", {"principal": "User:a\nb", "name": "orders"}),
+        ("name", {"principal": "User:ana", "name": " "}),
+        ("host", {"principal": "User:ana", "name": "orders", "host": "a\x00"}),
+        ("operation", {"principal": "User:ana", "name": "g", "resource_type": "group", "operation": "write"}),
+        ("operation", {"principal": "User:ana", "name": "orders", "operation": "fly"}),
+        ("permission", {"principal": "User:ana", "name": "orders", "permission": "any"}),
+        ("resource_type", {"principal": "User:ana", "name": "orders", "resource_type": "user"}),
+    ):
+        assert wrong(form, **values)[0] == field
+
+
+def test_acls_are_for_administrators() -> None:
+    removal = typed(remove_acl_form(READER))
+    assert removal == RemoveAcl(entry=READER)
+    assert removal.role is AddAcl(entry=READER).role is Role.ADMINISTER
+    assert not can_be_named(replace(READER, resource_type="user"))

@@ -63,7 +63,7 @@ const duralog = (() => {
     }
   };
 
-  const PLACES = { o: "/", g: "/groups", s: "/subjects", c: "/configs", h: "/health" };
+  const PLACES = { o: "/", g: "/groups", s: "/subjects", c: "/configs", a: "/acls", h: "/health" };
   let waiting = 0;
 
   const onKey = (event) => {
