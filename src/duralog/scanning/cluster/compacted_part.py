@@ -73,6 +73,8 @@ class CompactedPart:
         self._keyed: KeyedCopies | None = None
         """None if no copy is damaged or ends early."""
         self._conflicts: list[tuple[int, int]] = []
+        self._misplaced: dict[int, tuple[int, int]] = {}
+        """By copy, the segment and the position of a last batch that is at an offset of another one."""
 
     @property
     def is_empty(self) -> bool:
@@ -87,12 +89,20 @@ class CompactedPart:
         # One that ends early may have lost more than its end; and once it is healed, it may be the copy that counts.
         is_uneven = len(set(self._copies.choice.agreed)) > 1
         if len(self._rows) > 1 and (is_uneven or any(found.damage for found in self._surveyed.values())):
-            self._keyed = KeyedCopies(self._rows, self._belonging.mask)
+            self._keyed = KeyedCopies(self._rows, self.belongs)
             self._compare(self._keyed)
 
     def is_whole(self, number: int) -> bool:
         """Whether nothing of a copy is damaged, as far as it shows by itself. It may end early."""
-        return not self._survey(number).damage
+        return not self._survey(number).damage and number not in self._misplaced
+
+    def belongs(self, number: int, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which batches of a copy are part of the log, and at their offsets."""
+        found = self._belonging.mask(number, rows)
+        if number in self._misplaced:
+            segment, position = self._misplaced[number]
+            found &= (rows["segment"] != segment) | (rows["position"] != position)
+        return found
 
     def reach(self, number: int) -> int:
         return self._survey(number).reach
@@ -174,7 +184,8 @@ class CompactedPart:
 
     def _read(self, number: int) -> _Surveyed:
         rows, state = self._rows[number], self._rows[number].copy.state
-        last = 0
+        last, ends = 0, min(state.end_offset, self._belonging.limits[number])
+        tail: Any = None
         suspect: list[tuple[int, int]] = []
         bases = [base for base in rows.bases if base < self._end]
         for base, following in zip(bases, [*rows.bases[1:], NOWHERE], strict=False):
@@ -185,12 +196,24 @@ class CompactedPart:
             suspect += zip(foreign["base_offset"].tolist(), foreign["last_offset"].tolist(), strict=True)
             suspect += [(each.first_offset, (each.next_offset or following) - 1) for each in found.damage]
             if belongs.any():
-                last = int(valid["last_offset"][belongs][-1]) + 1
-        reach = min(self._end, max(last, min(state.end_offset, self._belonging.limits[number])))
+                tail = valid[belongs][-1]
+                last = int(tail["last_offset"]) + 1
+        if tail is not None and self._is_misplaced(number, tail):
+            self._misplaced[number] = int(tail["segment"]), int(tail["position"])
+            last = ends = int(tail["expected_offset"])
+        reach = min(self._end, max(last, ends))
         damage = [(first, min(end, reach - 1)) for first, end in suspect if first < reach]
         if state.log_start_offset < state.start_offset:
             damage.append((state.log_start_offset, min(state.start_offset, reach) - 1))
         return _Surveyed(reach, merged((first, end) for first, end in damage if first <= end))
+
+    def _is_misplaced(self, number: int, row: Any) -> bool:
+        """Whether another copy has the last batch of this one among the offsets that are missing before it here.
+
+        The checksum does not cover the offset. Such a copy would seem to be the longest one.
+        """
+        others = (rows for other, rows in enumerate(self._rows) if other != number)
+        return bool(row["expected_offset"] >= 0) and any(rows.has_contents(row) for rows in others)
 
     # By keys
 

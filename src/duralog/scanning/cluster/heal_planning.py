@@ -101,7 +101,7 @@ class _Planning:
 
     def add(self, start: int, end: int) -> None:
         by_copy = self._read(start, end)
-        masks = [self._belonging.mask(number, rows) for number, rows in enumerate(by_copy)]
+        masks = [self._compacted.belongs(number, rows) for number, rows in enumerate(by_copy)]
         belonging = [rows if mask.all() else rows[mask] for rows, mask in zip(by_copy, masks, strict=True)]
         is_dense = start >= self._dense_from
         misplaced = [nothing()] * len(by_copy)
@@ -207,11 +207,14 @@ class _Planning:
             assert target.rows is not None
             number = target.rows.number
             belongs = self._belonging.mask(number, spare)
+            is_doubtful = np.zeros(len(spare), np.bool_)
             if not is_dense:
                 # A cleaner has left other batches: only those of another history are orphans, and those with records
                 # that may have been removed or not.
-                is_orphan = ~belongs | self._is_doubtful(number, spare)
-                spare, belongs = spare[is_orphan], belongs[is_orphan] & False
+                is_doubtful = self._is_doubtful(number, spare)
+                is_orphan = ~belongs | is_doubtful
+                spare, is_doubtful = spare[is_orphan], is_doubtful[is_orphan]
+                belongs = np.zeros(len(spare), np.bool_)
             # One leader writes in an epoch. If two copies have the same batches of an epoch, and the chosen one has
             # others, it is the chosen one that is not a copy of this partition.
             others = [keys(rows) for other, rows in left if other is not target]
@@ -220,8 +223,10 @@ class _Planning:
             below = len(spare) if watermark is None else np.searchsorted(spare["last_offset"], watermark)
             offsets = zip(spare["base_offset"].tolist(), spare["last_offset"].tolist(), strict=True)
             target.orphans += [
-                Orphan(first, last, bool(place < below), shared)
-                for place, ((first, last), shared) in enumerate(zip(offsets, is_shared.tolist(), strict=True))
+                Orphan(first, last, bool(place < below), shared, doubtful)
+                for place, ((first, last), shared, doubtful) in enumerate(
+                    zip(offsets, is_shared.tolist(), is_doubtful.tolist(), strict=True)
+                )
             ]
 
     def _is_doubtful(self, number: int, rows: NDArray[Any]) -> NDArray[np.bool_]:

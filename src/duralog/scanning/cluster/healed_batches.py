@@ -137,7 +137,8 @@ def joined(rows: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
 def without_misplaced(rows: NDArray[Any], by_copy: Sequence[NDArray[Any]], number: int) -> NDArray[Any]:
     """The batches of a copy without those at a wrong offset, which the checksum does not cover.
 
-    Such a batch is at an offset at which no other copy has it, and another copy has it where this one has none.
+    Such a batch follows missing offsets, at an offset at which no other copy has it, and another copy has it where this
+    one has none.
     """
     others = [each for other, each in enumerate(by_copy) if other != number and len(each)]
     if not len(rows) or not others or any(keys(each).tobytes() == keys(rows).tobytes() for each in others):
@@ -147,7 +148,7 @@ def without_misplaced(rows: NDArray[Any], by_copy: Sequence[NDArray[Any]], numbe
     if not is_alone.any():
         return rows
     lacking = elsewhere[~np.isin(elsewhere["last_offset"], rows["last_offset"])]
-    is_misplaced = is_alone & np.isin(rows[CONTENT], lacking[CONTENT])
+    is_misplaced = is_alone & (rows["expected_offset"] >= 0) & np.isin(rows[CONTENT], lacking[CONTENT])
     return rows[~is_misplaced]
 
 

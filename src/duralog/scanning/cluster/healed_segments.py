@@ -42,6 +42,8 @@ class Orphan(NamedTuple):
     """It is below the copy's high watermark, or that is not known."""
     is_shared: bool
     """Another copy has it, too, although the epoch is that of the log."""
+    is_doubtful: bool = False
+    """It is part of the log, and a cleaner of the other copies may have removed its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,10 +304,10 @@ def _findings(kept: KeptCopy, changed: Sequence[PlannedSegment]) -> Iterator[str
     if kept.orphans:
         found = _orphans(kept)
         assert found is not None
-        yield (
-            f"offsets {found.first_offset} to {found.last_offset}: {plural(found.batches, 'batch')} that the log does"
-            " not have: another leader wrote them, or the files are those of another partition"
-        )
+        why = "that the log does not have: another leader wrote them, or the files are those of another partition"
+        if all(orphan.is_doubtful for orphan in kept.orphans):
+            why = "with records that no other copy has: damage hides why a cleaner may have removed them there"
+        yield f"offsets {found.first_offset} to {found.last_offset}: {plural(found.batches, 'batch')} {why}"
     if end < kept.end_offset:
         yield f"the copy ends at offset {end}, and the log at {kept.end_offset}"
     elif not kept.has_epochs and not kept.orphans:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from duralog.format.batches import scan
 from duralog.format.checkpoints import EpochStart, PartitionOffset, encode_offset_checkpoint
 from duralog.format.filenames import CLEANER_OFFSET_CHECKPOINT
 from duralog.operations.cluster.explain import ClusterRequest
 from duralog.operations.cluster.heal import HealRequest, heal_cluster
 from duralog.operations.cluster.verify import verify_cluster
+from duralog.scanning.cluster.cluster import Copies
 from tests.support.cluster.cleaned import DELETED_KEY, History, ModelCopy
 from tests.support.cluster.made import (
     TOPIC,
@@ -85,6 +87,24 @@ def test_so_if_the_cleaners_are_not_known(tmp_path):
     end_at_30(nodes[1])
     report = heal(nodes)
     assert report.is_well
+    assert rows(nodes[0]) == rows(nodes[1]) == before
+    assert not heal(nodes).healed
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("position", [0, 5, 6, 7])
+def test_a_last_batch_at_a_wrong_offset_does_not_make_a_copy_the_longest(tmp_path, monkeypatch, position, is_known):
+    """The checksum does not cover the offset. Two copies: only the gap before the batch shows which one is wrong."""
+    nodes = three_nodes(tmp_path)[:2]
+    if not is_known:
+        monkeypatch.setattr(Copies, "dense_from", property(lambda _: None))
+    before = rows(nodes[1])
+    *_, last = scan(logs(nodes[0])[3].read_bytes())
+    flip(logs(nodes[0])[3], last.position + position)
+    assert rows(*nodes) == before
+    report = heal(nodes)
+    assert report.is_well
+    assert [copy.plan.location.url for copy in report.healed] == [str(nodes[0])]
     assert rows(nodes[0]) == rows(nodes[1]) == before
     assert not heal(nodes).healed
 
