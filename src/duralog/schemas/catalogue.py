@@ -64,13 +64,16 @@ class SchemaCatalogue:
             self._add(each.schema)
 
     def _add(self, schema: RegisteredSchema) -> None:
-        if schema.guid is not None:
-            self._by_guid[schema.guid] = schema
         if schema.id is not None:
             place = (schema.context, schema.id)
-            if place not in self._by_id:
+            known = self._by_id.get(place)
+            if known is schema:
+                return
+            if known is None:
                 self.characters += len(schema.text)
             self._by_id[place] = schema
+        if schema.guid is not None:
+            self._by_guid[schema.guid] = schema
 
     def check_size(self) -> None:
         """Before it is kept or sent to tasks; raises `SchemaError`."""
