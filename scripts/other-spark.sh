@@ -10,10 +10,14 @@ requirements=requirements-spark-$version.txt
 env=build/spark-$version
 stamp=$env/.installed
 
-# Frames, views and cached frames in several queries, typed payloads, clusters, streams, writes, jobs and lake tables.
+# Frames, views and cached frames in several queries, typed payloads, clusters, streams, writes, jobs, lake tables, killed drivers,
+# Spark Connect and a stand-alone cluster.
 tests=(
     tests/spark/cluster/test_batch.py
+    tests/spark/cluster/test_stream.py
+    tests/spark/session/test_connect.py
     tests/spark/session/test_executor.py
+    tests/spark/session/test_standalone_cluster.py
     tests/spark/source/test_frame_queries.py
     tests/spark/source/test_frame_snapshot.py
     tests/spark/jobs/test_compact.py
@@ -24,6 +28,7 @@ tests=(
     tests/spark/session/test_register.py
     tests/spark/session/test_threads.py
     tests/spark/sink/test_batch.py
+    tests/spark/sink/test_killed_drivers.py
     tests/spark/sink/test_stream.py
     tests/spark/source/test_batch.py
     tests/spark/source/test_columns.py

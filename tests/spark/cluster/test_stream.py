@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import duralog
 from duralog import OffsetOutOfRange, Record
@@ -26,6 +25,7 @@ from duralog.spark.source.read_options import ReadOptions
 from duralog.spark.source.spark_schema import schema_of
 from duralog.spark.source.stream import DuralogStreamReader
 from duralog.spark.source.unlimited_stream import UnlimitedStreamReader
+from duralog.spark.spark_versions import ReadAllAvailable
 from tests.support.cluster.made import TOPIC, flip, logs, three_nodes, write_high_watermark
 
 pytestmark = pytest.mark.spark

@@ -154,7 +154,6 @@ def streamed_rows(table: pa.Table) -> list[Row]:
     return sorted((row["partition"], row["offset"], row["value"]) for row in table.to_pylist())
 
 
-@pytest.mark.since_spark("4.2")
 def test_every_record_once_in_every_sink_though_drivers_are_killed(
     spark: SparkSession, tmp_path: Path, randomised: int
 ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,10 +21,10 @@ TOO_LATE = "Python worker failed to connect back"
 _INITIALIZING = "Initializing sources"
 
 
+@cache
 def start_queries_patiently() -> None:
     """From here on, every query of this process is started again that ended because its Python process was too late."""
-    if not hasattr(DataStreamWriter.start, "__wrapped__"):
-        DataStreamWriter.start = patient(DataStreamWriter.start)  # type: ignore[method-assign]
+    DataStreamWriter.start = patient(DataStreamWriter.start)  # type: ignore[method-assign]
 
 
 def patient(start: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuery]:
