@@ -128,7 +128,7 @@ BAD_DEFAULTS = [
 
 
 @pytest.mark.parametrize(("type_", "default"), BAD_DEFAULTS)
-def test_a_default_that_is_no_value_of_its_type(client: RegistryClient, type_: Any, default: Any) -> None:
+def test_a_default_that_is_not_a_value_of_its_type(client: RegistryClient, type_: Any, default: Any) -> None:
     status, found = client.register("defaults", record(("a", type_, default)))
     assert (status, found.get("error_code")) == (422, 42201), found
     assert "is not a value of its type" in found["message"]

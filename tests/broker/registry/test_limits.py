@@ -142,7 +142,7 @@ def first_and_next(client: RegistryClient, subject: str, pool: ThreadPoolExecuto
     return pool.submit(client.register, subject, record(("a", "int"), ("b", "string", "")))
 
 
-def test_nobody_waits_for_a_comparison(
+def test_other_requests_do_not_wait_for_a_comparison(
     client: RegistryClient, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
 ) -> None:
     blocked = Blocked(monkeypatch, 1)

@@ -281,7 +281,7 @@ def test_a_comparison_that_would_not_end(client: RegistryClient, monkeypatch: py
 
 
 def test_a_comparison_with_many_versions_has_one_limit(client: RegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may only look can ask for it."""
+    """Users with the role `look` can ask for it."""
     monkeypatch.setattr(work, "MAX_STEPS", 2_000)
 
     def version(number: int) -> str:
@@ -411,7 +411,7 @@ def test_users(tmp_path: Path) -> None:
             found = client.ask("POST", f"{path}/versions", {"schema": '"int"'}, headers=bearer)
             assert found[1]["error_code"] == 403, path
         assert client.get_as(bearer, "/subjects?subjectPrefix=:*:") == []
-        # A look-up is no change.
+        # A lookup does not change anything.
         assert client.ask("POST", "/subjects/a", {"schema": '"int"'}, headers=bearer)[1]["error_code"] == 40401
         connection = http.client.HTTPConnection(client.address.host, client.address.port, timeout=60)
         connection.request("GET", "/subjects")

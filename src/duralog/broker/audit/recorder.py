@@ -59,7 +59,7 @@ class Sender(NamedTuple):
     listener: str | None = None
 
 
-NOBODY = Sender()
+NO_SENDER = Sender()
 """For changes of the broker's own."""
 
 
@@ -129,7 +129,7 @@ class AuditRecorder:
     def changed(self, request: Request, changes: Iterable[Changed]) -> None:
         self._write_changes(lambda event: self._entry(event, request), changes)
 
-    def changed_itself(self, cause: str, change: Changed, sender: Sender = NOBODY) -> None:
+    def changed_itself(self, cause: str, change: Changed, sender: Sender = NO_SENDER) -> None:
         """A change without a request of Kafka's protocol: the broker's own, or one through another interface.
 
         `cause` is the part that needed it, or the request.
