@@ -108,11 +108,27 @@ def _cast(read: Decoded, type_: pa.DataType) -> Decoded:
     for row in range(len(read.values)):
         try:
             # A slice would be cast with what is around it.
-            parts.append(read.values.take(pa.array([row])).cast(type_))
-        except pa.ArrowException as error:
+            one = read.values.take(pa.array([row]))
+            parts.append(one.cast(type_))
+        except pa.ArrowException:
             parts.append(pa.nulls(1, type_))
-            reasons[row] = f"the column is {type_}: {error}" if len(str(type_)) < 40 else str(error)
+            reasons[row] = _misfit(one, type_, "")
     return replace(read, values=pa.concat_arrays(parts), reasons=pa.array(reasons, pa.string()))
+
+
+def _misfit(values: pa.Array, type_: pa.DataType, path: str) -> str | None:
+    """Which field cannot be cast, and why; None if all can."""
+    if pa.types.is_struct(type_):
+        below = ((values.field(each.name), each.type, each.name) for each in type_)
+        found = (_misfit(child, each, f"{path}.{name}" if path else name) for child, each, name in below)
+        return next((reason for reason in found if reason is not None), None)
+    if pa.types.is_list(type_):
+        return _misfit(values.flatten(), type_.value_type, f"{path}[]")
+    try:
+        values.cast(type_)
+    except pa.ArrowException as error:
+        return f"{path or 'the payload'} is not {type_}: {error}"
+    return None
 
 
 def is_wrapped(value: object) -> bool:

@@ -226,7 +226,7 @@ class _Search:
         return Detected(plan, finding, total - bad, total)
 
     def _between(self, writers: list[RegisteredSchema]) -> tuple[RegisteredSchema, ...]:
-        """The schemas of the sample, and those that were registered between them: others may have them. Newest first."""
+        """The schemas of the sample, newest first, and those that were registered between."""
         found = {each.id: each for each in writers if each.id is not None}
         subject = in_context(f"{self.place[0]}-{self.place[1]}", writers[0].context)
         for version in self.catalogue.versions(subject, deleted=True) if found else ():
