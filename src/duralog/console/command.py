@@ -172,7 +172,7 @@ def console(
         bool,
         typer.Option(
             "--allow-changes",
-            help="The page may change topics, groups, configs, ACLs and records, and compact. Otherwise it shows commands.",
+            help="The page may change topics, groups, configs, ACLs and records, and compact; else it shows commands.",
             rich_help_panel=HOW,
         ),
     ] = False,
