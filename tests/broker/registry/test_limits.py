@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import socket
 import threading
@@ -104,6 +105,14 @@ def test_long_lists_take_several_requests(client: RegistryClient, monkeypatch: p
         assert client.ask("GET", path)[1]["error_code"] == 413
         assert [each for number in range(8) for each in client.get(f"{path}offset={number}&limit=1")] == whole
         monkeypatch.undo()
+
+
+def test_protobuf_without_its_compiler(client: RegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    text = 'syntax = "proto3"; message OfNoCompiler { }'
+    status, found = client.register("no-compiler", text, schemaType="PROTOBUF")
+    assert (status, found["error_code"]) == (501, 501)
+    assert "pip install 'duralog[schemas]'" in found["message"]
 
 
 # Comparisons

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from duralog.broker.registry.answers import INVALID_SCHEMA, TOO_MANY_REQUESTS, RegistryError
+from duralog.broker.registry.answers import INVALID_SCHEMA, NOT_INSTALLED, TOO_MANY_REQUESTS, RegistryError
 from duralog.broker.registry.levels import Level
 from duralog.broker.registry.state import RegistryState
-from duralog.errors import SchemaError
+from duralog.errors import MissingExtra, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.compatibility import ParsedSchema, parse
 from duralog.schemas.compatibility.avro_defaults import check_defaults
@@ -49,6 +49,8 @@ class SchemaChecks:
                     check_defaults(found.content)
             except SchemaError as error:
                 raise RegistryError(INVALID_SCHEMA, f"invalid schema: {error}") from error
+            except MissingExtra as error:
+                raise RegistryError(NOT_INSTALLED, str(error)) from error
             return found
 
     def problems(

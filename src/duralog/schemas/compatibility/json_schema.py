@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from duralog.errors import SchemaError
+from duralog.errors import MissingExtra, SchemaError
 from duralog.schemas.compatibility.work import MAX_PROBLEMS, Work
 
 _MAX_DEPTH = 100
@@ -353,17 +353,22 @@ def _more(node: dict[str, Any]) -> Any:
 
 
 def _rest_for(node: dict[str, Any], patterns: dict[str, Any], name: str) -> Any:
-    import re2
+    return next((schema for pattern, schema in patterns.items() if _matches(pattern, name)), _more(node))
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """In linear time: schemas come from clients."""
+    try:
+        import re2
+    except ModuleNotFoundError:
+        raise MissingExtra("to compare patternProperties", "google-re2", extra="broker") from None
 
     options = re2.Options()
     options.log_errors = False
-    for pattern, schema in patterns.items():
-        try:
-            if re2.search(pattern, name, options):
-                return schema
-        except (re2.error, UnicodeEncodeError):
-            raise SchemaError(f"patternProperties has an expression that cannot be used: {pattern[:100]!r}") from None
-    return _more(node)
+    try:
+        return re2.search(pattern, name, options) is not None
+    except (re2.error, UnicodeEncodeError):
+        raise SchemaError(f"patternProperties has an expression that cannot be used: {pattern[:100]!r}") from None
 
 
 def _items(node: dict[str, Any]) -> tuple[list[Any], Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from typing import Any
 
 import jsonschema
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from duralog.errors import SchemaError
+from duralog.errors import MissingExtra, SchemaError
 from duralog.schemas.compatibility.json_schema import JsonSchema, json_schema_problems
 from duralog.schemas.compatibility.work import Work
 
@@ -187,6 +188,14 @@ def test_what_is_not_a_schema_is_refused(bad: Any) -> None:
         for one, two in ((bad, other), (other, bad)):
             with contextlib.suppress(SchemaError):
                 problems(one, two)
+
+
+def test_only_patterns_need_the_extra_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console compares schemas, too, and is installed without it."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    assert problems(of({"a": TEXT}, additionalProperties=False), of({"a": TEXT, "b": TEXT}))
+    with pytest.raises(MissingExtra, match="google-re2"):
+        problems(of({}, patternProperties={"a": TEXT}), of({"b": TEXT}))
 
 
 def test_large_values_of_an_enum_are_read_once() -> None:
