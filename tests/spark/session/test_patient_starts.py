@@ -9,6 +9,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.support.spark.patient_starts import ATTEMPTS, TOO_LATE, patient
 
+_MESSAGES = ("Initializing StreamExecution", "Initializing sources", "Processing new data")
+
 
 class Started:
     """A query that gets over its start, or ends with an error."""
@@ -20,11 +22,11 @@ class Started:
     @property
     def isActive(self) -> bool:  # noqa: N802
         self._looks += 1
-        return self._error is None or self._looks < 2
+        return self._error is None or self._looks < len(_MESSAGES)
 
     @property
     def status(self) -> dict[str, Any]:
-        return {"message": "Initializing sources" if self._looks < 2 else "Processing new data"}
+        return {"message": _MESSAGES[min(self._looks, len(_MESSAGES)) - 1]}
 
     def exception(self) -> Exception | None:
         return None if self._error is None else RuntimeError(self._error)

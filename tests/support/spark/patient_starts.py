@@ -18,7 +18,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 ATTEMPTS = 5
 TOO_LATE = "Python worker failed to connect back"
-_INITIALIZING = "Initializing sources"
+_INITIALIZING = "Initializing"
+"""`StreamExecution` first, for a moment, then the sources."""
 
 
 @cache
@@ -32,7 +33,7 @@ def patient(start: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuer
     def started(*arguments: Any, **named: Any) -> StreamingQuery:
         for _ in range(ATTEMPTS):
             query = start(*arguments, **named)
-            while query.isActive and query.status["message"] == _INITIALIZING:
+            while query.isActive and query.status["message"].startswith(_INITIALIZING):
                 time.sleep(0.01)
             error = query.exception()
             if error is None or TOO_LATE not in str(error):
