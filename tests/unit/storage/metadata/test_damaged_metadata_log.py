@@ -115,7 +115,7 @@ def test_a_command_that_leaves_out_topics_of_lost_metadata_claims_no_success(
     change(directory.path / LOG, too_long)
     result = CliRunner().invoke(app, [command, str(directory.path), "--quiet"])
     assert result.exit_code == 1
-    assert "error: orders-0 is offline" in result.stderr
+    assert "error: orders-0: it is offline" in result.stderr
 
 
 def with_a_strange_record(data: bytearray) -> None:
