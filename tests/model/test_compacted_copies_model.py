@@ -156,13 +156,13 @@ def _check(damaged: Damaged, counts: Counter[str], *, knows_cleaners: bool) -> N
     after = read(paths)
     if before is not None:
         assert after is not None, "readable before"
-        assert not missing_without_reason(before, after, dense_from), "readable before"
+        assert not missing_without_reason(before, after, damaged.history, dense_from), "readable before"
     for directory, intact in zip(damaged.directories, damaged.intact, strict=True):
         if str(directory) not in refused:
             with duralog.open(directory, read_only=True) as store:
                 log = store.partition(TOPIC, 0)
                 now = {record.offset: (record.key, record.value) for record in log.read(log.start_offset)}
-            assert not missing_without_reason(intact, now, dense_from), f"{directory.name} had them"
+            assert not missing_without_reason(intact, now, damaged.history, dense_from), f"{directory.name} had them"
     if refused:
         counts["refused"] += 1
         return

@@ -188,9 +188,9 @@ def table(rows: Rows) -> dict[bytes | None, bytes]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def missing_without_reason(before: Rows, after: Rows, dense_from: int = 0) -> Rows:
+def missing_without_reason(before: Rows, after: Rows, history: History, dense_from: int) -> Rows:
     """The records that are gone although no cleaner would have removed them. It has been below `dense_from` only."""
-    newest = {key: offset for offset, (key, _) in sorted(before.items())}
+    newest = {key: offset for offset, (key, _) in sorted(history.records.items()) if offset < dense_from}
     last = {key: offset for offset, (key, _) in sorted(after.items())}
     return {
         offset: (key, value)

@@ -17,7 +17,7 @@ from duralog.operations.restore.log_contents import BytesSum, ContentsSum, LogBy
 from duralog.operations.restore.report import LogContents, LostRange
 from duralog.scanning.cluster.batch_reading import BatchRun, read_batches
 from duralog.scanning.cluster.cluster import Copies
-from duralog.scanning.cluster.compacted_source import MixedPart
+from duralog.scanning.cluster.compacted.compacted_source import MixedPart
 from duralog.scanning.cluster.offset_sets import without
 from duralog.scanning.cluster.sound_slices import missing_offsets
 from duralog.scanning.cluster.sources import HealedRange

@@ -22,7 +22,7 @@ from duralog.format.checkpoints import EpochStart
 from duralog.format.uuids import RESERVED_DIRECTORIES
 from duralog.scanning.cluster.batch_rows import CopyRows, DamagedRange, keys
 from duralog.scanning.cluster.cluster import Cluster, Copies
-from duralog.scanning.cluster.compacted_part import CompactedPart, belonging_of
+from duralog.scanning.cluster.compacted.compacted_part import CompactedPart, belonging_of
 from duralog.scanning.cluster.directory import ClusterDirectory
 from duralog.scanning.cluster.heal_plan import CopyPlan, Part, PartitionPlan
 from duralog.scanning.cluster.healed_batches import (
@@ -270,6 +270,7 @@ class _Planning:
     def _plan_copy(self, target: _Target, end: int) -> CopyPlan | None:
         state = None if target.rows is None else target.rows.copy.state
         own_epochs = () if state is None else state.epochs
+        first_base = max(target.start_offset, min(rows.bases[0] for rows in self._rows))
         kept = KeptCopy(
             rows=target.rows,
             windows=target.windows,
@@ -281,7 +282,7 @@ class _Planning:
             had_offset=None if state is None else state.end_offset,
             epochs=_epochs(own_epochs, self._belonging.epochs, target.start_offset),
             has_epochs=state is None or self._agrees(target),
-            starts_compacted=target.start_offset < self._dense_from,
+            first_base=first_base if first_base < self._dense_from else None,
         )
         found = copy_plan(target.directory, kept)
         if found is None:

@@ -63,8 +63,8 @@ class KeptCopy:
     epochs: tuple[EpochStart, ...]
     has_epochs: bool
     """Its own checkpoint of leader epochs is right."""
-    starts_compacted: bool = False
-    """A cleaner has been at its start: that its files start later says nothing once it is healed."""
+    first_base: int | None = None
+    """Where its files should start, if a cleaner has been there: perhaps it has left nothing of the first segments."""
     other_topic: str | None = None
     """There is no copy, but a folder that belongs to the topic of this id."""
 
@@ -183,6 +183,8 @@ def _segments(kept: KeptCopy) -> list[PlannedSegment]:
     segments = [PlannedSegment(base, tuple(parts)) for base, parts in found]
     ends = segments[-1].end_offset if segments else None
     segments = sorted([*segments, *(PlannedSegment(base, ()) for base in empty)], key=lambda each: each.base_offset)
+    if kept.bases and kept.first_base is not None and segments and segments[0].base_offset > kept.first_base:
+        segments.insert(0, PlannedSegment(kept.first_base, ()))
     has_empty = bool(kept.bases) and kept.bases[-1] == kept.end_offset and not kept.size(kept.bases[-1])
     if (ends is None or ends < kept.end_offset) and not has_empty:
         segments.append(PlannedSegment(kept.end_offset, ()))
@@ -191,9 +193,6 @@ def _segments(kept: KeptCopy) -> list[PlannedSegment]:
 
 def _first_base(kept: KeptCopy, part: Part) -> int:
     """The log starts where it did, even if a cleaner has removed its first records."""
-    is_near = kept.start_offset <= part.first_offset and part.last_offset - kept.start_offset <= _INT32_MAX
-    if kept.bases and kept.starts_compacted and kept.start_offset < kept.bases[0] and is_near:
-        return kept.start_offset
     if kept.bases and part.last_offset - kept.bases[0] <= _INT32_MAX and kept.bases[0] <= part.first_offset:
         return kept.bases[0]
     return part.segment if part.start == 0 else part.first_offset

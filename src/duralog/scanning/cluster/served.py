@@ -14,7 +14,8 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.choice import CopyState, Part, divergence
 from duralog.scanning.cluster.cluster import Cluster, Copies
 from duralog.scanning.cluster.problems import Problem
-from duralog.scanning.cluster.sources import ClusterPlan, loaded, plan_ranges, served_parts
+from duralog.scanning.cluster.served_parts import served_parts
+from duralog.scanning.cluster.sources import ClusterPlan, loaded, plan_ranges
 from duralog.scanning.locations import Location
 from duralog.scanning.offset_ranges import FROM_EARLIEST, TO_LATEST, Bound, OffsetRange, OnDataLoss, resolve_in
 from duralog.scanning.planning import DEFAULT_MAX_SLICE_BYTES

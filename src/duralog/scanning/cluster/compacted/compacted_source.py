@@ -17,7 +17,7 @@ from typing import Any
 from duralog.format.topic_partition import TopicPartition
 from duralog.scanning.cluster.batch_rows import CopyRows
 from duralog.scanning.cluster.cluster import Copies
-from duralog.scanning.cluster.compacted_part import CompactedPart, belonging_of
+from duralog.scanning.cluster.compacted.compacted_part import CompactedPart, belonging_of
 from duralog.storage.disk.background import wall_clock_ms
 
 _MOST_REMEMBERED = 4096
