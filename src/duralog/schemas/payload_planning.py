@@ -140,10 +140,11 @@ class _Planning:
     def plan(self) -> tuple[DecoderPlan, str]:
         """How they are decoded, and why."""
         format_, framing = self._format(), self._framing()
-        if format_ is not None and format_ not in (*FORMATS.values(), *WRAPPED_JSON):
+        if format_ is not None and format_ not in (*FORMATS.values(), Format.DEBEZIUM):
             for name, given in (("schema", self.asked.schema), ("message", self.asked.message)):
                 if given is not None:
                     raise SchemaError(f"{self.part}.{name}: format {format_} has none, leave it out")
+        if format_ is not None and format_ not in (*FORMATS.values(), *WRAPPED_JSON):
             plan = DecoderPlan(format=format_, framing=framing or Framing.NONE, part=self.part)
             return replace(plan, columns=self.asked.columns), str(format_)
         reader, writer = self._schemas(format_, framing)
@@ -167,6 +168,10 @@ class _Planning:
         nothing = f"topic {self.topic} has no {part}s to detect the format from"
         where = f"{part}.framing, where their schema ids are: {', '.join(Framing)}"
         subject = f"{self.topic}-{part}"
+        if format_ is Format.CONNECT:
+            raise NoPayloads(
+                f"topic {self.topic} has no {part}s, and the schemas of format connect are in these: wait for one"
+            )
         reader, writer = self._schemas(format_, None)
         if reader is None:
             try:

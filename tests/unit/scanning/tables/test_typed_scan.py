@@ -182,6 +182,8 @@ def test_an_empty_topic_has_the_type_of_its_registered_schema(tmp_path: Path) ->
             r"to detect the format from: give value\.framing",
         ),
         ({"value.format": "json", "value.schema": "other"}, r"schema id 5 is avro, not json"),
+        ({"value.format": "connect"}, r"topic empty has no values, and the schemas of format connect are in these"),
+        ({"value.format": "connect", "value.schema": "other"}, r"value\.schema: format connect has none"),
         ({"key.format": "auto"}, r"topic empty has no keys .* give key\.schema"),
     ],
 )
