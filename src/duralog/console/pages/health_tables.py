@@ -8,6 +8,8 @@ from duralog.console.drawing.words import (
     bytes_text,
     compaction_path,
     grouped,
+    number_text,
+    partition_path,
     share_text,
 )
 from duralog.console.facts.health import CleanerRow, HealthItem, QuarantineEntry, Severity
@@ -56,6 +58,11 @@ def items_table() -> DataTable[HealthItem]:
 
 
 def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[FindingFacts]:
+    def where(finding: FindingFacts) -> Cell:
+        place = place_of(finding)
+        at = "" if finding.position is None else f"position {number_text(finding.position)}: "
+        return {**(place if isinstance(place, dict) else {"text": place}), "narrow": f"{at}{finding.text}"}
+
     return DataTable(
         "findings",
         "Findings",
@@ -66,11 +73,9 @@ def findings_table(place_of: Callable[[FindingFacts], Cell]) -> DataTable[Findin
                 cell=_kind_of,
                 sort=lambda finding: not finding.is_error,
             ),
-            Column(
-                name="where", label="File", cell=place_of, sort=lambda finding: (finding.file, finding.position or 0)
-            ),
-            number_column("position", "Position", lambda finding: finding.position),
-            Column(name="text", label="What was found", cell=lambda finding: finding.text),
+            Column(name="where", label="File", cell=where, sort=lambda finding: (finding.file, finding.position or 0)),
+            number_column("position", "Position", lambda finding: finding.position, wide=True),
+            Column(name="text", label="What was found", cell=lambda finding: finding.text, wide=True),
         ),
         TableRows(
             key=lambda finding: f"{finding.file}:{finding.position}:{finding.text}",
@@ -90,7 +95,16 @@ def quarantine_table() -> DataTable[QuarantineEntry]:
         "quarantine",
         "Quarantine",
         (
-            partition_column("where", lambda entry: (entry.topic, entry.partition)),
+            Column(
+                name="where",
+                label="Partition",
+                cell=lambda entry: {
+                    "text": f"{entry.topic}-{entry.partition}",
+                    "href": partition_path(entry.topic, entry.partition),
+                    "narrow": f"{entry.reason}: {entry.path}",
+                },
+                sort=lambda entry: (entry.topic, entry.partition),
+            ),
             Column(
                 name="bytes",
                 label="Bytes",
@@ -102,7 +116,7 @@ def quarantine_table() -> DataTable[QuarantineEntry]:
                 numeric=True,
             ),
             age_column("time", "When", lambda entry: entry.time_ms),
-            Column(name="reason", label="Why", cell=lambda entry: {"text": entry.reason, "sub": entry.path}),
+            Column(name="reason", label="Why", cell=lambda entry: {"text": entry.reason, "sub": entry.path}, wide=True),
         ),
         TableRows(
             key=lambda entry: entry.path,
