@@ -120,7 +120,7 @@ def test_subjects_with_names_and_texts_that_do_harm(visit: Visit) -> None:
     expect(tab.part("title")).to_have_text(HOSTILE_SUBJECT)
     harmless(tab)
     tab.open("/subjects/nothing-value")
-    expect(tab.part("problem-sentence")).to_contain_text("there is no subject nothing-value")
+    expect(tab.part("problem-sentence")).to_contain_text("There is no subject nothing-value")
     tab = visit("shop", "/subjects")
     expect(tab.part("empty")).to_contain_text("There is no topic _schemas")
     expect(tab.part("command")).to_contain_text("--schema-registry")
