@@ -18,6 +18,7 @@ from random import Random
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.torture import guard
 from tests.torture.checker import Anomaly, check, check_copies
 from tests.torture.clients import (
     COPIES,
@@ -36,6 +37,7 @@ from tests.torture.clients import (
 )
 from tests.torture.history import History, Reading
 from tests.torture.interposer import Interposer, is_available
+from tests.torture.journal import Journal, Stall
 from tests.torture.rounds import CONFIGS, NEED_DISKS, NEED_INTERPOSER, ROUNDS, Round, Stage
 from tests.torture.served import NotStarted, Served
 
@@ -67,10 +69,14 @@ class Report:
     latest_acknowledged: int = 0
     latest_left: int = 0
     """What the compaction has left of them."""
-    longest_stall_seconds: float = 0.0
+    longest_stall: Stall | None = None
+    stall_lines: list[str] = field(default_factory=list)
+    """What the longest stall was."""
     starts: int = 0
     slowest_start_seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
+    grown_bytes: int = 0
+    """By how much more memory the broker took at most during HTTP requests."""
     failed_calls: dict[str, int] = field(default_factory=dict)
     anomalies: list[Anomaly] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -84,7 +90,8 @@ class Report:
         yield f"seed {self.seed}, {self.seconds:.0f} s, {sum(self.rounds.values())} rounds, {self.starts} starts"
         yield f"tried {self.tried:,}, acknowledged {self.acknowledged:,}"
         yield ", ".join(f"{kind} {kinds[kind]}" for kind in _KINDS)
-        yield f"longest stall {self.longest_stall_seconds:.1f} s, slowest start {self.slowest_start_seconds:.1f} s"
+        stall = 0 if self.longest_stall is None else self.longest_stall.seconds
+        yield f"longest stall {stall:.1f} s, slowest start {self.slowest_start_seconds:.1f} s"
         yield "transactions: " + _listed(self.transactions)
         yield "single appends: " + _listed(self.singles)
         yield f"transactions of the group: {self.copies:,} committed; values that the reader saw: {self.read:,}"
@@ -92,8 +99,12 @@ class Report:
         yield "rounds: " + _listed(self.rounds)
         if self.counts:
             yield "done: " + _listed(self.counts)
+        if self.grown_bytes:
+            yield f"memory during HTTP requests: {self.grown_bytes / 2**20:.0f} MiB more at most"
         if self.failed_calls:
             yield "system calls that failed: " + _listed(self.failed_calls)
+        yield "longest stall:"
+        yield from (f"  {line}" for line in self.stall_lines)
         for anomaly in self.anomalies[:20]:
             yield f"{anomaly.kind.upper()}: {anomaly.what}"
         for finding in self.findings:
@@ -108,8 +119,10 @@ class Campaign:
     def __init__(self, folder: Path, seed: int, disks: int = 1) -> None:
         self.report = Report(seed)
         self._random = Random(seed)
-        self._interposer = Interposer(folder, folder / "data", seed) if is_available() else None
-        self._served = Served(folder, {} if self._interposer is None else self._interposer.environment, disks)
+        self._journal = Journal()
+        self._interposer = Interposer(folder, folder / "data", seed, self._journal) if is_available() else None
+        environment = {} if self._interposer is None else self._interposer.environment
+        self._served = Served(folder, environment, self._journal, disks)
         self._history = History()
         self._progress = Progress()
 
@@ -130,6 +143,7 @@ class Campaign:
             for client in clients:
                 client.start()
             try:
+                self._wait_for_progress(stage, clients, "the first start")
                 number = 0
                 while number < len(usable) or time.monotonic() < began + seconds:
                     self._play(usable[number % len(usable)], stage, clients)
@@ -141,10 +155,12 @@ class Campaign:
             self._conclude(clients)
         report = self.report
         report.seconds = time.monotonic() - began
-        report.longest_stall_seconds = self._progress.longest_stall_seconds
+        report.longest_stall = self._progress.longest_stall
+        report.stall_lines = self._journal.explained(self._progress.longest_stall)
         report.starts, report.slowest_start_seconds = self._served.starts, self._served.slowest_start_seconds
         report.counts = stage.counts
         report.findings += stage.findings
+        report.grown_bytes = stage.grown_bytes
         report.failed_calls = {} if self._interposer is None else self._interposer.failed
         self._count(clients)
         return report
@@ -170,20 +186,31 @@ class Campaign:
         topics = [NewTopic(name, count, 1, config=_TOPIC_CONFIGS[name]) for name, count in PARTITIONS.items()]
         for made in admin.create_topics(topics).values():
             made.result(_PATIENCE_SECONDS)
+        guard.create_users(admin)
 
     def _clients(self) -> list[Client]:
-        address, progress, history = self._served.address, self._progress, self._history
+        """A writer and the group log in, as users with few rights and with all."""
+        # Stalls count from now.
+        self._progress = progress = Progress()
+        history = self._history
+        plain, guarded = {"bootstrap.servers": self._served.address}, self._served.guarded
+        lister, admin = guard.scram_log_in(guarded, guard.LISTER), guard.plain_log_in(guarded, guard.ADMIN)
         seeds = [self._random.getrandbits(32) for _ in range(6)]
-        lists = [ListClient(f"lister-{n}", address, progress, seeds[n], history) for n in range(3)]
+        lists = [
+            ListClient(name, lister if name == guard.LISTER else plain, progress, seeds[n], history)
+            for n, name in enumerate(("lister-0", "lister-1", "lister-2"))
+        ]
         return [
             *lists,
-            SingleClient("single", address, progress, seeds[3], history),
-            ReadClient("reader", address, progress, seeds[4], history),
-            CopyClient("copier", address, progress, seeds[5]),
+            SingleClient("single", plain, progress, seeds[3], history),
+            ReadClient("reader", plain, progress, seeds[4], history),
+            CopyClient("copier", admin, progress, seeds[5]),
         ]
 
     def _play(self, play: Round, stage: Stage, clients: list[Client]) -> None:
-        self.report.rounds[play.__name__.replace("_", " ")] += 1
+        name = play.__name__.replace("_", " ")
+        self.report.rounds[name] += 1
+        self._journal.note(f"round: {name}")
         play(stage)
         if self._interposer is not None:
             self._interposer.work()
@@ -231,7 +258,7 @@ class Campaign:
         except NotStarted as error:
             findings.append(f"the broker does not start any more: {error}")
             return
-        final = {topic: read_all(self._served.address, topic) for topic in PARTITIONS}
+        final = {topic: read_all({"bootstrap.servers": self._served.address}, topic) for topic in PARTITIONS}
         for topic in (LISTS, SINGLES):
             for number, seen in final[topic].items():
                 values = [(offset, value) for offset, _, value in seen]
@@ -239,6 +266,7 @@ class Campaign:
         self.report.anomalies = check(self._history)
         self._check_copies(final)
         self._check_latest(final, clients)
+        self._check_rights()
         code = self._served.stop()
         if code != 0:
             findings.append(f"the last stop ended with exit code {code}")
@@ -247,6 +275,12 @@ class Campaign:
             verified = subprocess.run(command, capture_output=True, text=True, check=False)
             if verified.returncode != 0:
                 findings.append(f"duralog verify: {verified.stdout[-2000:]}{verified.stderr[-2000:]}")
+
+    def _check_rights(self) -> None:
+        """Nothing has the intruder's name but the user and its one right."""
+        mine = sorted(each for each in guard.cluster_state(self._served.address) if guard.INTRUDER in each)
+        if [each.partition(":")[0] for each in mine] != ["acls", "users"]:
+            self.report.findings.append(f"expected the intruder's access control and user, found {mine}")
 
     def _check_copies(self, final: dict[str, dict[int, list[tuple[int, bytes | None, str]]]]) -> None:
         for number, singles in final[SINGLES].items():

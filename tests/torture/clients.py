@@ -11,8 +11,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -27,6 +26,7 @@ from confluent_kafka import (
 )
 
 from tests.torture.history import History, Outcome, Reading, Transaction
+from tests.torture.journal import Stall
 
 LISTS, SINGLES, COPIES, LATEST = "lists", "singles", "copies", "latest"
 PARTITIONS = {LISTS: 4, SINGLES: 2, COPIES: 2, LATEST: 1}
@@ -47,20 +47,26 @@ _QUIET: dict[str, Any] = {
 }
 
 
+Connection = Mapping[str, str]
+"""How a client reaches the broker, in librdkafka's configs."""
+
+
 def list_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
 class Progress:
-    """What each client has tried and achieved, and for how long nothing was acknowledged."""
+    """What each client has tried and achieved, and the longest time in which nothing was acknowledged."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.tried = 0
         self.acknowledged: Counter[str] = Counter()
         self.read: Counter[str] = Counter()
-        self.longest_stall_seconds = 0.0
+        self.calls: dict[str, tuple[str, float]] = {}
+        """By client: the latest call, and when it began."""
         self._last = time.monotonic()
+        self.longest_stall = Stall(self._last, self._last, {}, "")
 
     def try_one(self) -> None:
         with self._lock:
@@ -70,8 +76,13 @@ class Progress:
         with self._lock:
             self.acknowledged[client] += 1
             now = time.monotonic()
-            self.longest_stall_seconds = max(self.longest_stall_seconds, now - self._last)
+            if now - self._last > self.longest_stall.seconds:
+                self.longest_stall = Stall(self._last, now, dict(self.calls), client)
             self._last = now
+
+    def call(self, client: str, what: str) -> None:
+        with self._lock:
+            self.calls[client] = (what, time.monotonic())
 
     def see(self, client: str) -> None:
         with self._lock:
@@ -84,9 +95,9 @@ class Progress:
 class Client(threading.Thread):
     """One client. `finish` lets it end what it has begun."""
 
-    def __init__(self, name: str, address: str, progress: Progress, seed: int) -> None:
+    def __init__(self, name: str, connection: Connection, progress: Progress, seed: int) -> None:
         super().__init__(name=name)
-        self.address = address
+        self.connection = connection
         self.progress = progress
         self.random = Random(seed)
         self.failure: BaseException | None = None
@@ -111,49 +122,48 @@ class Client(threading.Thread):
     def work(self) -> None:
         raise NotImplementedError
 
+    def persist(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Call again as long as the client library says that it may help."""
+        while True:
+            self.progress.call(self.name, call.__name__)
+            try:
+                return call(*arguments)
+            except KafkaException as refused:
+                error: KafkaError = refused.args[0]
+                if error.fatal() or error.txn_requires_abort() or not error.retriable():
+                    raise
 
-def persist(ask: Callable[[], Any]) -> Any:
-    """Ask again as long as the client library says that it may help."""
-    while True:
-        try:
-            return ask()
-        except KafkaException as refused:
-            error: KafkaError = refused.args[0]
-            if error.fatal() or error.txn_requires_abort() or not error.retriable():
-                raise
-
-
-def transactional_producer(address: str, transactional_id: str) -> Producer:
-    """One that has taken over from those before it with the same id."""
-    while True:
-        settings = {"transactional.id": transactional_id, "transaction.timeout.ms": 30_000, "linger.ms": 1}
-        producer = Producer({"bootstrap.servers": address, **settings, **_QUIET})
-        try:
-            persist(partial(producer.init_transactions, _CALL_SECONDS))
-        except KafkaException:
-            time.sleep(0.1)
-            continue
-        return producer
+    def transactional_producer(self) -> Producer:
+        """One that has taken over from those before it with the same id."""
+        settings = {"transactional.id": self.name, "transaction.timeout.ms": 30_000, "linger.ms": 1}
+        while True:
+            producer = Producer({**self.connection, **settings, **_QUIET})
+            try:
+                self.persist(producer.init_transactions, _CALL_SECONDS)
+            except KafkaException:
+                time.sleep(0.1)
+                continue
+            return producer
 
 
 class ListClient(Client):
     """Transactions of a few appends to any of the lists."""
 
-    def __init__(self, name: str, address: str, progress: Progress, seed: int, history: History) -> None:
-        super().__init__(name, address, progress, seed)
+    def __init__(self, name: str, connection: Connection, progress: Progress, seed: int, history: History) -> None:
+        super().__init__(name, connection, progress, seed)
         self._history = history
         self._values = 0
         self.aborted = self.unknown = 0
 
     def work(self) -> None:
-        producer = transactional_producer(self.address, self.name)
+        producer = self.transactional_producer()
         while not self.is_finishing:
             transaction = Transaction(self.name, time.monotonic())
             self._history.transactions.append(transaction)
             self.progress.try_one()
             if not self._append(producer, transaction):
                 self.unknown += 1
-                producer = transactional_producer(self.address, self.name)
+                producer = self.transactional_producer()
             self.pause()
 
     def _append(self, producer: Producer, transaction: Transaction) -> bool:
@@ -169,12 +179,12 @@ class ListClient(Client):
                 producer.produce(LISTS, value + _PADDING, key=value, partition=partition)
             if self.random.randrange(_ABORT_EVERY) == 0:
                 producer.flush(self.random.choice((0, 0.02)))
-                persist(partial(producer.abort_transaction, _CALL_SECONDS))
+                self.persist(producer.abort_transaction, _CALL_SECONDS)
                 transaction.outcome = Outcome.ABORTED
                 self.aborted += 1
             else:
                 is_commit_asked = True
-                persist(partial(producer.commit_transaction, _CALL_SECONDS))
+                self.persist(producer.commit_transaction, _CALL_SECONDS)
                 transaction.outcome = Outcome.COMMITTED
                 self.progress.acknowledge(self.name)
             transaction.ended = time.monotonic()
@@ -182,7 +192,7 @@ class ListClient(Client):
             error = refused.args[0]
             if isinstance(error, KafkaError) and error.txn_requires_abort():
                 try:
-                    persist(partial(producer.abort_transaction, _CALL_SECONDS))
+                    self.persist(producer.abort_transaction, _CALL_SECONDS)
                 except KafkaException:
                     return False
                 if not is_commit_asked:
@@ -196,8 +206,8 @@ class ListClient(Client):
 class SingleClient(Client):
     """Single appends of an idempotent producer, and the latest number of each key of the compacted topic."""
 
-    def __init__(self, name: str, address: str, progress: Progress, seed: int, history: History) -> None:
-        super().__init__(name, address, progress, seed)
+    def __init__(self, name: str, connection: Connection, progress: Progress, seed: int, history: History) -> None:
+        super().__init__(name, connection, progress, seed)
         self._history = history
         self._numbers = 0
         self.acknowledged_latest: dict[str, int] = {}
@@ -212,7 +222,7 @@ class SingleClient(Client):
             # Not ordered from one producer to the next: what the one before has sent may be written late.
             client = f"{self.name}/{producers}"
             settings = {"enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 120_000}
-            producer = Producer({"bootstrap.servers": self.address, **settings, **_QUIET})
+            producer = Producer({**self.connection, **settings, **_QUIET})
             self._produce(producer, client)
             producer.flush(_CALL_SECONDS * 30)
 
@@ -231,6 +241,7 @@ class SingleClient(Client):
             client, time.monotonic(), [(list_name(SINGLES, partition), f"single {number}")], is_single=True
         )
         self._history.transactions.append(transaction)
+        self.progress.call(self.name, "produce")
         key = f"key {self.random.randrange(KEYS)}"
         self.sent_latest[key] = number
         self.progress.try_one()
@@ -258,10 +269,10 @@ class CopyClient(Client):
     """A group that copies the single values, in transactions that hold its offsets."""
 
     def work(self) -> None:
-        producer = transactional_producer(self.address, self.name)
+        producer = self.transactional_producer()
         consumer = Consumer(
             {
-                "bootstrap.servers": self.address,
+                **self.connection,
                 "group.id": self.name,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
@@ -282,8 +293,8 @@ class CopyClient(Client):
     def _is_through(self, consumer: Consumer) -> bool:
         try:
             assigned = [TopicPartition(SINGLES, number) for number in range(PARTITIONS[SINGLES])]
-            committed = persist(partial(consumer.committed, assigned, _CALL_SECONDS))
-            ends = [persist(partial(consumer.get_watermark_offsets, each, _CALL_SECONDS))[1] for each in assigned]
+            committed = self.persist(consumer.committed, assigned, _CALL_SECONDS)
+            ends = [self.persist(consumer.get_watermark_offsets, each, _CALL_SECONDS)[1] for each in assigned]
         except KafkaException:
             return False
         return all(each.offset == end or end == 0 for each, end in zip(committed, ends, strict=True))
@@ -300,8 +311,8 @@ class CopyClient(Client):
                 positions[partition] = offset + 1
             offsets = [TopicPartition(SINGLES, *each) for each in positions.items()]
             group = consumer.consumer_group_metadata()
-            persist(partial(producer.send_offsets_to_transaction, offsets, group, _CALL_SECONDS))
-            persist(partial(producer.commit_transaction, _CALL_SECONDS))
+            self.persist(producer.send_offsets_to_transaction, offsets, group, _CALL_SECONDS)
+            self.persist(producer.commit_transaction, _CALL_SECONDS)
             self.progress.acknowledge(self.name)
             return producer
         except (KafkaException, BufferError):
@@ -311,10 +322,10 @@ class CopyClient(Client):
 
     def _undone(self, producer: Producer) -> Producer:
         try:
-            persist(partial(producer.abort_transaction, _CALL_SECONDS))
+            self.persist(producer.abort_transaction, _CALL_SECONDS)
             return producer
         except KafkaException:
-            return transactional_producer(self.address, self.name)
+            return self.transactional_producer()
 
     def _rewind(self, consumer: Consumer) -> None:
         """To what is committed: the transaction may have been, although its answer was lost."""
@@ -335,8 +346,8 @@ class ReadClient(Client):
     REQUIRES: the writers have ended before it finishes.
     """
 
-    def __init__(self, name: str, address: str, progress: Progress, seed: int, history: History) -> None:
-        super().__init__(name, address, progress, seed)
+    def __init__(self, name: str, connection: Connection, progress: Progress, seed: int, history: History) -> None:
+        super().__init__(name, connection, progress, seed)
         self._history = history
         self._readings = {
             number: Reading(name, list_name(LISTS, number), is_from_start=True) for number in range(PARTITIONS[LISTS])
@@ -345,7 +356,7 @@ class ReadClient(Client):
 
     def work(self) -> None:
         while not self._is_through():
-            consumer = _reader(self.address, self.name)
+            consumer = _reader(self.connection, self.name)
             consumer.assign(
                 [
                     TopicPartition(LISTS, number, each.seen[-1][0] + 1 if each.seen else OFFSET_BEGINNING)
@@ -386,7 +397,7 @@ class ReadClient(Client):
         self.progress.see(self.name)
 
 
-def _reader(address: str, name: str) -> Consumer:
+def _reader(connection: Connection, name: str) -> Consumer:
     settings = {
         "group.id": f"{name} of its own",
         "isolation.level": "read_committed",
@@ -394,12 +405,12 @@ def _reader(address: str, name: str) -> Consumer:
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
     }
-    return Consumer({"bootstrap.servers": address, **settings, **_QUIET})
+    return Consumer({**connection, **settings, **_QUIET})
 
 
-def read_all(address: str, topic: str) -> dict[int, list[tuple[int, bytes | None, str]]]:
+def read_all(connection: Connection, topic: str) -> dict[int, list[tuple[int, bytes | None, str]]]:
     """Offset, key and value of all committed records of a topic, by partition."""
-    consumer = _reader(address, "last")
+    consumer = _reader(connection, "last")
     found: dict[int, list[tuple[int, bytes | None, str]]] = {number: [] for number in range(PARTITIONS[topic])}
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
     open_ones = set(found)

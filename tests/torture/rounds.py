@@ -16,8 +16,10 @@ from random import Random
 
 from tests.support.broker.raw_client import RawClient
 from tests.torture.clients import PARTITIONS
-from tests.torture.frames import mutants, send_frames
+from tests.torture.frames import Outcome, mutants, send_frames
+from tests.torture.http_requests import ask_badly
 from tests.torture.interposer import Interposer
+from tests.torture.log_ins import intrude
 from tests.torture.served import NotStarted, Served
 
 CONFIGS: dict[str, object] = {
@@ -29,6 +31,7 @@ CONFIGS: dict[str, object] = {
     "log.index.size.max.bytes": 65_536,
 }
 ALTER_REPLICA_LOG_DIRS = 34
+MOST_GROWN_BYTES = 384 << 20
 MOVED = PARTITIONS | {"__consumer_offsets": 3, "__transaction_state": 3}
 HOSTILE: tuple[dict[str, object], ...] = (
     {"log.flush.interval.messages": 1},
@@ -48,7 +51,7 @@ WRONG = (
     "no.such.config=1",
     "log.cleanup.policy=none",
 )
-"""Overrides that a start must refuse, without harm. Not `listeners`: `--listen` is given, and replaces it."""
+"""Overrides that a start must refuse, without harm. They are Kafka's checks of values."""
 
 
 @dataclass
@@ -60,6 +63,8 @@ class Stage:
     random: Random
     counts: dict[str, int] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    grown_bytes: int = 0
+    """By how much more memory the broker took at most during HTTP requests."""
 
     def count(self, what: str, number: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + number
@@ -191,13 +196,35 @@ def no_threads(stage: Stage) -> None:
 
 
 def mutated_frames(stage: Stage) -> None:
-    outcome = send_frames(stage.served.address, mutants(stage.random))
-    stage.count("mutated frames", outcome.sent)
-    stage.count("mutated frames that were answered", outcome.answered)
-    stage.count("mutated frames that cost their connection", outcome.closed)
+    _count_mutants(stage, "mutated frames", send_frames(stage.served.address, mutants(stage.random)))
+
+
+def guarded_frames(stage: Stage, most: int | None = None) -> None:
+    """To the guarded listener, around a log-in."""
+    for when, outcome in intrude(stage.served.address, stage.served.guarded, stage.random, most).items():
+        _count_mutants(stage, f"mutated frames {when}", outcome)
+
+
+def http_requests(stage: Stage, most: int | None = None) -> None:
+    """To the schema registry and `/metrics`. The memory of the broker may grow by some bodies, decoded."""
+    before = stage.served.memory_bytes
+    stage.served.forget_most_memory()
+    for where, outcome in ask_badly(stage.served, stage.random, most).items():
+        _count_mutants(stage, f"mutated requests to {where}", outcome)
+    if stage.served.is_running:
+        grown = stage.served.most_memory_bytes - before
+        stage.grown_bytes = max(stage.grown_bytes, grown)
+        if grown > MOST_GROWN_BYTES:
+            stage.findings.append(f"HTTP requests let the broker grow by {grown:,} bytes, not {MOST_GROWN_BYTES:,}")
+
+
+def _count_mutants(stage: Stage, what: str, outcome: Outcome) -> None:
+    stage.count(what, outcome.sent)
+    stage.count(f"{what} that were answered", outcome.answered)
+    stage.count(f"{what} that cost their connection", outcome.closed)
     stage.findings += outcome.findings
     if not stage.served.is_running:
-        stage.findings.append(f"mutated frames ended the broker: {stage.served.end_of_log}")
+        stage.findings.append(f"{what} ended the broker: {stage.served.end_of_log}")
 
 
 def hostile_configs(stage: Stage) -> None:
@@ -241,9 +268,11 @@ ROUNDS: tuple[Round, ...] = (
     failing_calls,
     mutated_frames,
     full_disk,
+    guarded_frames,
     stops,
     read_only_disk,
     pauses,
+    http_requests,
     clock_jumps,
     no_descriptors,
     hostile_configs,

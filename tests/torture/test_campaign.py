@@ -43,7 +43,7 @@ class Steady(Progress):
 
 
 def test_every_client_must_get_on(campaign: Campaign) -> None:
-    clients = [Client(name, "nowhere", Progress(), 0) for name in ("lister", "reader")]
+    clients = [Client(name, {}, Progress(), 0) for name in ("lister", "reader")]
     stage = NotRestarted(campaign._served, None, Random(0))
     campaign._served.log.write_text("the log")
     campaign._progress = Steady("lister", "reader")
@@ -58,7 +58,7 @@ def test_every_client_must_get_on(campaign: Campaign) -> None:
 
 @pytest.mark.parametrize(("left", "findings"), [(range(8, 10), []), (range(10), ["nothing was compacted"])])
 def test_the_compacted_topic_must_have_been_compacted(campaign: Campaign, left: range, findings: list[str]) -> None:
-    client = SingleClient("single", "nowhere", Progress(), 0, History())
+    client = SingleClient("single", {}, Progress(), 0, History())
     client.latest_count = 10
     client.acknowledged_latest = client.sent_latest = {"k": 9}
     campaign._check_latest({LATEST: {0: [(number, b"k", str(number)) for number in left]}}, [client])

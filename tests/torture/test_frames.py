@@ -31,7 +31,7 @@ def outcome_of(reply: bytes | None, seconds: float = 20) -> Outcome:
         worker = threading.Thread(target=serve)
         worker.start()
         try:
-            return send_frames(address_of(server), [FRAME], seconds)
+            return send_frames(address_of(server), [FRAME], answer_seconds=seconds)
         finally:
             has_given_up.set()
             worker.join()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture.interposer import Interposer, is_available
+from tests.torture.journal import Journal
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="gcc is not installed")
 CALLS = """
@@ -54,7 +55,7 @@ def results(interposer: Interposer, path: Path) -> dict[str, str]:
 
 
 def test_calls_fail_below_the_folder(tmp_path: Path) -> None:
-    interposer = Interposer(tmp_path, tmp_path / "data", seed=1)
+    interposer = Interposer(tmp_path, tmp_path / "data", seed=1, journal=Journal())
     interposer.fail(errno.EIO, {"write": 1, "read": 1, "allocate": 1})
     elsewhere = results(interposer, tmp_path / "elsewhere")
     assert not [name for name, found in elsewhere.items() if "failed" in found]
@@ -63,7 +64,7 @@ def test_calls_fail_below_the_folder(tmp_path: Path) -> None:
 
 
 def test_writes_are_cut_short(tmp_path: Path) -> None:
-    interposer = Interposer(tmp_path, tmp_path / "data", seed=1)
+    interposer = Interposer(tmp_path, tmp_path / "data", seed=1, journal=Journal())
     interposer.fail(errno.EIO, {"short write": 1})
     found = results(interposer, tmp_path / "data" / "file")
     assert {name: found[name] for name in ("write", "pwrite", "pwritev")} == dict.fromkeys(
