@@ -20,9 +20,10 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 import duralog
+from duralog.broker.net.listening import Address, bind
 from duralog.broker.security.web_users import Role, UserEntry, WebUser
 from duralog.console.access import Receive, Scope, Send
-from duralog.console.connections import Connections
+from duralog.console.connections import Connections, listen
 from duralog.console.pages.downloads import PATH, DownloadApplication
 from duralog.console.source import Source
 from duralog.console.sources.opening import open_source
@@ -73,7 +74,8 @@ class Served:
         self.connections = Connections(Guarded(source), clock=lambda: self.now)
         self._config = uvicorn.Config(self.connections, log_config=None, lifespan="off")
         self._config.load()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = bind(Address("127.0.0.1", 0))
+        listen(self._listener)
         self.address = self._listener.getsockname()
 
     async def __aenter__(self) -> Served:

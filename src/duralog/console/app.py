@@ -25,7 +25,7 @@ from duralog.broker.security.web_tls import WebTls
 from duralog.broker.security.web_users import WebUsers
 from duralog.console.access import Application, GuardedApplication
 from duralog.console.changes.changer import Changer
-from duralog.console.connections import Connections, most_connections
+from duralog.console.connections import Connections, listen, most_connections
 from duralog.console.facts.copies import ClusterCopies
 from duralog.console.login import LoggedIn, TrustedHeader
 from duralog.console.pages import (
@@ -184,6 +184,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            listen(self._listener)
             accepting = self._connections.accept(self._listener, self._protocol, self.config.ssl)
             self._accepting = asyncio.create_task(accepting)
             self._when_ready()

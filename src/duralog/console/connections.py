@@ -115,10 +115,8 @@ class Connections:
     async def accept(
         self, listener: socket.socket, protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
     ) -> None:
-        """Accept connections until cancelled."""
+        """Accept connections until cancelled. REQUIRES: the listener was given to `listen`."""
         loop = asyncio.get_running_loop()
-        listener.setblocking(False)
-        listener.listen(_WAITING_TO_BE_ACCEPTED)
         looking = loop.create_task(self._look())
         try:
             while True:
@@ -244,6 +242,12 @@ class Connections:
         if self._turned_away and (self._warned_at is None or now - self._warned_at >= _WARNING_SECONDS):
             _logger.warning("%s; %d were closed or refused since the last warning", self._why, self._turned_away)
             self._turned_away, self._warned_at = 0, now
+
+
+def listen(listener: socket.socket) -> None:
+    """From now on, clients can connect."""
+    listener.setblocking(False)
+    listener.listen(_WAITING_TO_BE_ACCEPTED)
 
 
 def most_connections(open_files: int) -> int:
