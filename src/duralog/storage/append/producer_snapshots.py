@@ -4,7 +4,7 @@ A snapshot is named after its offset: the base offset of a segment when the log 
 was closed. The state at any offset is the newest snapshot that is not above it, plus the batches from there on.
 
 Snapshots are written in place. A crash may leave an incomplete one: its checksum is wrong, and an older one is used
-instead. Losing all of them only costs a scan of the log.
+instead. A write that fails removes what it has written. Losing all of them only costs a scan of the log.
 
 The snapshot of a roll is planned under the lock of the log and written on another thread after that: with many
 producers it takes long, and appends must not wait for it. What must always be true: while a planned snapshot is
@@ -15,10 +15,12 @@ removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from threading import Lock, RLock
 
 from duralog.errors import CorruptRecord, StorageError
 from duralog.format.filenames import FileKind, FileState, SegmentFile, parse_segment_file
+from duralog.format.varint import Bytes
 from duralog.storage.append.producer_state import DEFAULT_EXPIRATION_MS, MOST_PRODUCERS, FrozenProducers, ProducerState
 from duralog.storage.disk.file_system import FileSystem
 
@@ -79,13 +81,21 @@ class ProducerSnapshots:
                 found = True
                 path = self.path(planned.end_offset)
                 try:
-                    self._file_system.write(path, planned.snapshot(), sync=True)
+                    self._write(path, planned.snapshot(), sync=True)
                 except BaseException:
                     self._settle(planned, is_written=False)
                     raise
                 if not self._settle(planned, is_written=True):
                     self._file_system.remove(path)
         return found
+
+    def _write(self, path: str, data: Bytes, *, sync: bool) -> None:
+        try:
+            self._file_system.write(path, data, sync=sync)
+        except StorageError:
+            with suppress(StorageError):
+                self._file_system.remove(path)
+            raise
 
     def _next_planned(self) -> FrozenProducers | None:
         with self._guard:
@@ -114,7 +124,7 @@ class ProducerSnapshots:
             is_new = self.write_planned()
             if state.end_offset <= max(self._offsets, default=log_start_offset):
                 return is_new
-            self._file_system.write(self.path(state.end_offset), state.snapshot(), sync=sync)
+            self._write(self.path(state.end_offset), state.snapshot(), sync=sync)
             self._offsets.add(state.end_offset)
             return True
 

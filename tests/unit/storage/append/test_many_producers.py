@@ -262,6 +262,7 @@ class TestSnapshotsOfRolls:
         log.roll()
 
         def fail() -> None:
+            (tmp_path / f"{3:020}.snapshot").write_bytes(b"part")
             raise StorageError("no room")
 
         files.before_write = fail
@@ -269,6 +270,7 @@ class TestSnapshotsOfRolls:
         files.before_write = lambda: None
         assert "no room" in caplog.text
         assert log.recovery_point == 3
+        assert [name for name in folder.names if "snapshot" in name] == [], "verify would find it damaged"
         log.append(numbered(3, 4))
         log.close()
         assert [name for name in folder.names if "snapshot" in name] == [f"{4:020}.snapshot"]
