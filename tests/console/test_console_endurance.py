@@ -319,7 +319,7 @@ def test_a_page_that_is_closed_leaves_nothing(toolkit: Any, stores: Any, monkeyp
                     await built
             opened.append(client)
         elements = [weakref.ref(element) for client in opened for element in client.elements.values()]
-        assert len(opened) == 13
+        assert len(opened) == 14
         assert len(elements) > 500
         for client in opened:
             client.delete()

@@ -190,6 +190,9 @@ def test_each_change_needs_its_role(visit: Visit, guarded: Guarded) -> None:
     ):
         tab = open_as(visit, guarded, user, "/topic/profiles")
         tab.part(opener).click()
+        if opener == "produce":
+            # The topic is compacted: without a key, the preview would refuse the record.
+            tab.part("change-key_form").select_option("text")
         for name, text in typed.items():
             tab.part(f"change-{name}").fill(text)
         tab.part("change-next").click()
