@@ -236,6 +236,7 @@ class CompactedPart:
         later than `delete.retention.ms` allows. Here, other copies can show that the keys were deleted.
         """
         for donor in donors.able(number, self._order):
-            if not donor.doubtful and donor.reach == self._farthest and donors.would_revive(number, donor):
+            reaches_on = donor.reach > self._surveyed[number].reach
+            if reaches_on and not donor.doubtful and donors.would_revive(number, donor):
                 self._taken_from[number] = donor
                 return
