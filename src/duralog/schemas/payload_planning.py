@@ -321,6 +321,9 @@ def _one_decoder(
     for topic, plan in planned[1:]:
         other = PayloadDecoder(plan)
         is_same = (plan.format, plan.framing, plan.reader) == (first.format, first.framing, first.reader)
+        if plan.json_type is not None and first.json_type is not None:
+            # Text is a string, or the JSON of anything: the type alone does not say it.
+            is_same = is_same and plan.json_type.equals(first.json_type, check_metadata=True)
         if not is_same or other.arrow_type != decoder.arrow_type:
             raise SchemaError(
                 f"the {part}s of {first_topic} and {topic} are of different types: read the topics one at a time, or"

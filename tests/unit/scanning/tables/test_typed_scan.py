@@ -210,6 +210,17 @@ def test_an_empty_topic_of_which_the_user_says_all(tmp_path: Path, options: dict
     assert found.to_arrow().num_rows == 0
 
 
+def test_text_of_one_topic_is_not_the_json_of_another(tmp_path: Path) -> None:
+    """Both are strings to Arrow."""
+    path = _log(tmp_path, {"texts": [b'{"x":"s"}'], "mixed": [b'{"x":"s"}', b'{"x":5}']})
+    with pytest.raises(SchemaError, match="mixed and texts are of different types"):
+        duralog.scan(path, decode="json")
+    assert duralog.scan(path, topic="mixed", decode="json").to_arrow()["value"].to_pylist() == [
+        {"x": '"s"'},
+        {"x": "5"},
+    ]
+
+
 def test_the_plan_is_a_value(path: Path) -> None:
     planned = duralog.scan(path, topic="orders", decode="auto")._typed
     assert planned is not None
