@@ -51,7 +51,7 @@ WRONG = (
     "no.such.config=1",
     "log.cleanup.policy=none",
 )
-"""Overrides that a start must refuse, without harm. They are Kafka's checks of values."""
+"""Overrides that a start must refuse, without harm."""
 
 
 @dataclass
