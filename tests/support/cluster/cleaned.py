@@ -203,7 +203,7 @@ def missing_without_reason(before: Rows, after: Rows, history: History, dense_fr
     }
 
 
-def damage_batch(rng: Random, path: Path, batches: list[tuple[int, bytes]]) -> None:
+def _damage_batch(rng: Random, path: Path, batches: list[tuple[int, bytes]]) -> None:
     """Damage that a reader notices: a flipped byte that a checksum covers, or a cut in the middle of a batch."""
     position, data = rng.choice(batches)
     content = bytearray(path.read_bytes())
@@ -212,3 +212,71 @@ def damage_batch(rng: Random, path: Path, batches: list[tuple[int, bytes]]) -> N
     else:
         del content[position + rng.randrange(1, len(data)) :]
     path.write_bytes(content)
+
+
+@dataclass
+class Damaged:
+    """A history, its copies, and the directories in which they were damaged."""
+
+    history: History
+    copies: list[ModelCopy]
+    directories: list[Path]
+    intact: list[Rows]
+    """What is left in each directory."""
+    has_lost_files: bool
+    dense_from: int
+
+    @classmethod
+    def random(cls, seed: int, folder: Path) -> Damaged:
+        rng = Random(seed)
+        history = History.random(rng)
+        copies = random_copies(rng, history)
+        directories = [folder / f"{seed}" / f"broker-{number}" for number in range(1, len(copies) + 1)]
+        cleaned_to = max(copy.cleaned_to or 0 for copy in copies)
+        for number, (copy, directory) in enumerate(zip(copies, directories, strict=True)):
+            copy.write(directory, number + 1, high_watermark=history.end)
+        has_lost_files = rng.random() < 0.4
+        for copy, directory in zip(copies, directories, strict=True):
+            for _ in range(rng.choice((0, 0, 1, 1, 2))):
+                _damage(rng, copy, directory / f"{TOPIC}-0", may_delete=has_lost_files)
+        intact = [copy.intact(directory) for copy, directory in zip(copies, directories, strict=True)]
+        return cls(history, copies, directories, intact, has_lost_files, cleaned_to)
+
+    @property
+    def paths(self) -> list[str]:
+        return [str(directory) for directory in self.directories]
+
+    def tables(self, *, with_late_ones: bool) -> dict[bytes | None, set[bytes | None]]:
+        """By key, what a table of the topic may show: of each copy that reached the end and, as Kafka would leave it,
+        of each that fetches its end from one of these."""
+        whole = [copy.rows() for copy in self.copies if copy.end == self.history.end]
+        late = [
+            {**copy.rows(), **{offset: row for offset, row in rows.items() if offset >= copy.end}}
+            for copy in self.copies
+            for rows in whole
+        ]
+        tables = [table(rows) for rows in (*whole, *(late if with_late_ones else []))]
+        return {key: {found.get(key) for found in tables} for key, _ in self.history.records.values()}
+
+    def log_files(self) -> dict[str, bytes]:
+        """By the path in their directory's folder."""
+        return {
+            str(path.relative_to(directory.parent)): path.read_bytes()
+            for directory in self.directories
+            for path in directory.rglob(f"{TOPIC}-0/*.log")
+        }
+
+
+def _damage(rng: Random, copy: ModelCopy, folder: Path, *, may_delete: bool) -> None:
+    paths = {base: folder / f"{base:020}.log" for base, batches in copy.files.items() if batches}
+    there = {base: path for base, path in paths.items() if path.exists() and path.stat().st_size}
+    if not there:
+        return
+    base = rng.choice(sorted(there))
+    if may_delete and rng.random() < 0.5 and len(list(folder.glob("*.log"))) > 1:
+        there[base].unlink()
+        return
+    size = there[base].stat().st_size
+    left = [(position, data) for position, data in copy.files[base] if position + len(data) <= size]
+    if left:
+        _damage_batch(rng, there[base], left)
