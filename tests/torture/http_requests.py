@@ -11,7 +11,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection, HTTPException
 from random import Random
@@ -45,6 +45,19 @@ _REGISTRY_PATHS = (
     ("TRACE", "/%ff%00/../..//{}"),
 )
 _METRICS_PATHS = (("GET", "/metrics"), ("POST", "/metrics"), ("GET", "/metrics?name[]=" + "x" * 1000), ("GET", "/{}"))
+
+
+class Page(NamedTuple):
+    address: str
+    path: str
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
 
 
 class _Sender(NamedTuple):
@@ -143,14 +156,14 @@ def ask_badly(served: Served, random: Random, most: int | None) -> dict[str, Out
     strangers = tuple(_Sender(given, INTRUDER) for given in ("", look, "Bearer x", "Basic " + "!" * 2000))
     count = _PER_ROUND if most is None else most
     outcomes = {}
-    for name, address, path, paths, senders in (
-        ("the registry", served.registry, "/subjects", _REGISTRY_PATHS, (*strangers, _Sender(change, "mutant"))),
-        ("/metrics", served.metrics, "/metrics", _METRICS_PATHS, strangers),
+    for name, address, paths, senders in (
+        ("the registry", served.registry, _REGISTRY_PATHS, (*strangers, _Sender(change, "mutant"))),
+        ("/metrics", served.metrics, _METRICS_PATHS, strangers),
     ):
         drawn = requests(random, address, paths, senders)
-        outcome = send_requests(address, [next(drawn) for _ in range(count)])
-        findings = [*outcome.findings, *others_are_served(address, path, look, INTRUDER)]
-        outcomes[name] = outcome._replace(findings=findings)
+        outcomes[name] = send_requests(address, [next(drawn) for _ in range(count)])
+    pages = [Page(served.registry, "/subjects"), Page(served.metrics, "/metrics")]
+    outcomes["the registry"].findings.extend(others_are_served(pages, look, INTRUDER))
     return outcomes
 
 
@@ -203,19 +216,23 @@ def _status(address: str, request: bytes, seconds: float) -> int | None:
     return int(head.split()[1])
 
 
-def others_are_served(address: str, path: str, authorization: str, absent: str) -> list[str]:
-    """A right request is answered while others are not finished, and its answer does not name the absent subject."""
-    host, _, port = address.rpartition(":")
+def others_are_served(pages: Sequence[Page], authorization: str, absent: str) -> list[str]:
+    """Each page is answered while other requests are not finished, and does not name the absent subject."""
     with ExitStack() as slow:
-        for _ in range(_HALF_SENT):
-            half = slow.enter_context(socket.create_connection((host, int(port)), timeout=_SECONDS))
-            half.sendall(b"POST /subjects/x/versions HTTP/1.1\r\nContent-Length: 4000000\r\n")
-        with closing(HTTPConnection(host, int(port), timeout=_SECONDS)) as client:
-            client.request("GET", path, headers={"Authorization": authorization})
-            try:
-                response = client.getresponse()
-                text = response.read().decode()
-            except (OSError, HTTPException) as error:
-                return [f"{path} was not answered while {_HALF_SENT} requests were not finished: {error!r}"]
-    found = [] if response.status == 200 else [f"{path} was answered with {response.status}: {text[:200]}"]
+        for page in pages:
+            for _ in range(_HALF_SENT):
+                half = slow.enter_context(socket.create_connection((page.host, page.port), timeout=_SECONDS))
+                half.sendall(b"POST /subjects/x/versions HTTP/1.1\r\nContent-Length: 4000000\r\n")
+        return [finding for page in pages for finding in _is_served(page, authorization, absent)]
+
+
+def _is_served(page: Page, authorization: str, absent: str) -> list[str]:
+    with closing(HTTPConnection(page.host, page.port, timeout=_SECONDS)) as client:
+        try:
+            client.request("GET", page.path, headers={"Authorization": authorization})
+            response = client.getresponse()
+            text = response.read().decode()
+        except (OSError, HTTPException) as error:
+            return [f"{page.path} was not answered while {_HALF_SENT} requests were not finished: {error!r}"]
+    found = [] if response.status == 200 else [f"{page.path} was answered with {response.status}: {text[:200]}"]
     return found + [f"a user without the right made a subject: {text[:500]}"] * (absent in text)

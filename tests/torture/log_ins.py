@@ -1,8 +1,7 @@
 """Mutated frames to a guarded listener: before a log-in, in the middle of one, and after one of the intruder.
 
-Requests name what the clients of the campaign use. A list of all topics is asked for
-after each: it may not be answered before the end of a log-in, and may not name what the intruder may not see. Nothing
-that is sent may change anything.
+Requests name what the clients of the campaign use. A list of all topics is asked for after each: it may not be answered
+before the end of a log-in, and may not name what the intruder may not see. Nothing that is sent may change anything.
 """
 
 from __future__ import annotations

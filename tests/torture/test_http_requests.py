@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.torture.frames import Outcome
-from tests.torture.http_requests import others_are_served, send_requests
+from tests.torture.http_requests import Page, others_are_served, send_requests
 
 REQUEST = b"GET / HTTP/1.1\r\n\r\n"
 GOOD = b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n[]"
@@ -77,5 +77,5 @@ def test_a_bad_answer_is_found(reply: bytes | None, what: str) -> None:
 )
 def test_a_client_that_is_not_served_is_found(reply: bytes, what: str) -> None:
     with server(reply) as address:
-        found = others_are_served(address, "/subjects", "Bearer x", "ab")
+        found = others_are_served([Page(address, "/subjects")], "Bearer x", "ab")
     assert [what in each for each in found] == [True]
