@@ -46,7 +46,8 @@ def read(written: list[tuple[dict[str, Any], Any]], reader: dict[str, Any], **pl
         payloads.append(b"\0" + number.to_bytes(4) + made.getvalue())
     decoded = decoder.decode(pa.array(payloads))
     assert decoded.reasons.null_count == len(payloads), decoded.reasons
-    return decoded.values.to_pylist()
+    found: list[Any] = decoded.values.to_pylist()
+    return found
 
 
 def test_fields_of_either() -> None:
