@@ -8,9 +8,8 @@ damaged. What was found is remembered as long as the files stay the same.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,24 +94,21 @@ def _is_short(copies: Copies) -> bool:
     return ends[copies.choice.copy] < max(ends)
 
 
-_lock = threading.Lock()
-_known: OrderedDict[Hashable, CompactedSource | None] = OrderedDict()
+_known: dict[Hashable, CompactedSource | None] = {}
+"""Several threads use it: each step is atomic, and what is lost is found again."""
 
 
 def _remembered(copies: Copies) -> CompactedSource | None:
     key = _identity(copies)
-    with _lock:
-        if key in _known:
-            return _known[key]
+    with suppress(KeyError):
+        return _known[key]
     found = _found(copies)
     newest_ms = max(each.modified_ms for copy in copies.copies for each in copy.view.segments)
-    if wall_clock_ms() - newest_ms < _SETTLED_MS:
-        # A change in the same moment may leave size and time as they are.
-        return found
-    with _lock:
+    # A change in the same moment may leave size and time as they are.
+    if wall_clock_ms() - newest_ms >= _SETTLED_MS:
+        if len(_known) >= _MOST_REMEMBERED:
+            _known.clear()
         _known[key] = found
-        while len(_known) > _MOST_REMEMBERED:
-            _known.popitem(last=False)
     return found
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 
 from duralog.operations.restore.report import RestoreRequest
 from duralog.operations.restore.restore import restore
+from duralog.scanning.cluster.compacted import compacted_source
+from duralog.scanning.cluster.compacted.compacted_part import CompactedPart
 from tests.support.cluster.cleaned import DELETED_KEY, ModelCopy
 from tests.support.cluster.made import TOPIC, flip, logs
 from tests.support.cluster.recorded import scanned
@@ -80,3 +83,24 @@ def test_a_restore_without_a_whole_copy_asks_first(cleaned, plain, tmp_path):
         assert "no copy of the compacted part is whole" in report.partitions[0].lost[0].reason
     assert restore(RestoreRequest(paths=paths, target=str(target), accept_loss=True)).is_made
     assert table([target]) == TABLE
+
+
+def test_what_was_found_is_remembered_until_a_file_changes(cleaned, plain, monkeypatch):
+    """A stream plans a read for each of its batches."""
+    copies = [cleaned, plain]
+    flip(logs(cleaned)[0], 64)
+    for node in copies:
+        for path in logs(node):
+            os.utime(path, (1_700_000_000, 1_700_000_000))
+    compared = []
+    monkeypatch.setattr(
+        compacted_source,
+        "CompactedPart",
+        lambda *arguments: compared.append(arguments) or CompactedPart(*arguments),
+    )
+    for _ in range(2):
+        assert table(copies) == TABLE
+        assert len(compared) == 1
+    flip(logs(cleaned)[0], 64)
+    assert [offset for offset, _, _ in scanned([str(cleaned), str(plain)], TOPIC)] == [0, 2, 3, 5, 6]
+    assert len(compared) == 2
