@@ -94,7 +94,7 @@ def plan_typed_columns(
     known: list[SchemaCatalogue] = []
 
     if not topics:
-        raise NoPayloads("there is no topic to read, so the types of keys and values are not known")
+        raise SchemaError("there is no topic to read, so the types of keys and values are not known")
 
     def schemas() -> SchemaCatalogue:
         if not known:
@@ -169,7 +169,7 @@ class _Planning:
         where = f"{part}.framing, where their schema ids are: {', '.join(Framing)}"
         subject = f"{self.topic}-{part}"
         if format_ is Format.CONNECT:
-            raise NoPayloads(
+            raise SchemaError(
                 f"topic {self.topic} has no {part}s, and the schemas of format connect are in these: wait for one"
             )
         reader, writer = self._schemas(format_, None)
@@ -177,12 +177,12 @@ class _Planning:
             try:
                 reader = _latest(subject, self.catalogue())
             except SchemaError:
-                raise NoPayloads(
+                raise SchemaError(
                     f"{nothing}, and there is no schema of subject {subject!r}: give {part}.schema (a file, text, id or"
                     f" subject) and {where}"
                 ) from None
         if reader.id is None:
-            raise NoPayloads(f"{nothing}: give {where}")
+            raise SchemaError(f"{nothing}: give {where}")
         if format_ is not None and format_ is not FORMATS[reader.type] and format_ is not Format.DEBEZIUM:
             raise SchemaError(f"{nothing}, and {reader.name} is {FORMATS[reader.type]}, not {format_}")
         framing = Framing.CONFLUENT
