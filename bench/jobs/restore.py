@@ -24,8 +24,8 @@ JOB = Job(
     about=(
         "A topic of two partitions, each with the segment, from the page cache to a new directory on disk, synced. "
         "duralog: `cluster restore` as a function, on two threads: it checks every batch, builds the indexes, and for "
-        "its proof decodes all records of the source, and reads the result again. copy: `shutil.copytree` and `fsync` of "
-        "each file, which check nothing. Bytes are those of the log."
+        "its proof decodes all records of the source and reads the result again. copy: `shutil.copytree` and `fsync` "
+        "of each file, which check nothing. Bytes are those of the log."
     ),
     contenders=(Contender("duralog", _prepared("duralog")), Contender("copy", _prepared("cp"), is_peer=True)),
     compare_with="copy",

@@ -148,9 +148,12 @@ def test_kafka_and_duralog_take_entries_over_from_each_other(kafka: KafkaProcess
             assert len(removed["filter_results"][0]["matching_acls"]) == 1
     with duralog.open(directory, read_only=True) as store:
         assert set(store.acls) == {SEE_LOGS, NO_LOG_1, ADMIN, ADMIN._replace(operation=Operation.ALTER)}
-    with ServedDirectory(
-        directory, configs={**AUTHORIZED, **sasl_settings(), "listeners": "PLAINTEXT://127.0.0.1:0"}, listen=None
-    ) as broker, kafka_client(broker, "bob") as bob:
+    with (
+        ServedDirectory(
+            directory, configs={**AUTHORIZED, **sasl_settings(), "listeners": "PLAINTEXT://127.0.0.1:0"}, listen=None
+        ) as broker,
+        kafka_client(broker, "bob") as bob,
+    ):
         topics = asked(bob, 3, 9, {"topics": None})["topics"]
         assert [topic["name"] for topic in topics] == ["log-2"]
 
