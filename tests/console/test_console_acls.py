@@ -15,7 +15,8 @@ from duralog.storage.metadata.acls import Acl, Operation, PatternType, Permissio
 from duralog.storage.store import Store
 from duralog.testing import TestBroker, running_broker
 from tests.console.conftest import Stores, Visit, complaints
-from tests.console.test_console_workbench import PHONE, WIDE, carry_out, fill, plan
+from tests.console.test_console_schemas import SCREENS
+from tests.console.test_console_workbench import carry_out, fill, plan
 
 HOSTILE = "User:<img src=x onerror=window.harmed=1>"
 ACLS = [
@@ -54,7 +55,7 @@ def of_broker(broker: TestBroker) -> Iterator[RunningConsole]:
         assert complaints(console) == []
 
 
-@pytest.mark.parametrize("settings", [WIDE, PHONE], ids=["wide", "phone"])
+@SCREENS
 def test_the_entries_of_a_directory(visit: Visit, of_directory: RunningConsole, settings: Any) -> None:
     tab = visit(of_directory, "/acls", **settings)
     expect(tab.part("acls-note")).to_have_text("4 ACLs of 4 principals.")
