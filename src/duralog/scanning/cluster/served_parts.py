@@ -30,8 +30,9 @@ def served_parts(copies: Copies, isolation: Isolation, *, to_end: bool = False) 
     """What consumers of this isolation level were served, and from which copy it is read. Logs what no copy has."""
     for low, high in lost_ranges(copies):
         _warn_once(
+            copies.chosen.log.folder,
             f"{copies.partition}: consumers were served offsets {low} to {high}, and no copy has them: they are not"
-            f" read; duralog cluster verify shows what each copy lacks. {LOST_ADVICE}"
+            f" read; duralog cluster verify shows what each copy lacks. {LOST_ADVICE}",
         )
     parts = _with_ends_of_transactions(copies, parts_of(copies, isolation, to_end=to_end), isolation)
     if not parts:
@@ -42,8 +43,8 @@ def served_parts(copies: Copies, isolation: Isolation, *, to_end: bool = False) 
 
 
 @lru_cache(maxsize=1024)
-def _warn_once(text: str) -> None:
-    """A stream opens the directories again for each of its batches."""
+def _warn_once(_folder: str, text: str) -> None:
+    """A stream opens the directories again for each of its batches. Those of another cluster may lack the same."""
     _logger.warning("%s", text)
 
 
