@@ -19,8 +19,8 @@ Import from here. What needs an optional package imports it when it is used, and
 """
 
 from duralog.schemas.catalogue import SchemaCatalogue, find_schema
-from duralog.schemas.connect_payloads import infer_connect_type
-from duralog.schemas.debezium_payloads import infer_debezium_type
+from duralog.schemas.connect.connect_payloads import infer_connect_type
+from duralog.schemas.connect.debezium_payloads import infer_debezium_type
 from duralog.schemas.detection import Detected, detect_format
 from duralog.schemas.json_payloads import infer_json_type
 from duralog.schemas.payload_decoder import DecoderPlan, Format, PayloadDecoder

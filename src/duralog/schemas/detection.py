@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from duralog.errors import DuralogError, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.column_types import field_paths
-from duralog.schemas.connect_payloads import infer_connect_type, is_connect, schema_of
-from duralog.schemas.debezium_payloads import infer_debezium_type, is_event
+from duralog.schemas.connect.connect_payloads import infer_connect_type, is_connect, schema_of
+from duralog.schemas.connect.debezium_payloads import infer_debezium_type, is_event
 from duralog.schemas.json_payloads import infer_json_type, parse_all
 from duralog.schemas.payload_decoder import FORMATS, DecoderPlan, Format, PayloadDecoder
 from duralog.schemas.registered_schema import RegisteredSchema, SchemaType, context_of, in_context

@@ -150,7 +150,7 @@ class PayloadDecoder:
 
     def written_json(self, payloads: pa.Array, headers: pa.Array | None = None) -> list[Any]:
         """The parsed payloads with all that is in them, None for those that are bad. REQUIRES: a format of JSON."""
-        from duralog.schemas.connect_payloads import unwrapped
+        from duralog.schemas.connect.connect_payloads import unwrapped
         from duralog.schemas.json_payloads import parse_all
 
         frames = self._frames(payloads, headers)
@@ -318,7 +318,7 @@ def _decoders(plan: DecoderPlan) -> _Decoders:
         from duralog.schemas.json_payloads import JsonFormat
 
         return JsonFormat(plan.reader, plan.catalogue, plan.columns, plan.json_type)
-    from duralog.schemas.connect_payloads import ConnectFormat
+    from duralog.schemas.connect.connect_payloads import ConnectFormat
 
     return ConnectFormat(plan.columns, plan.json_type)
 

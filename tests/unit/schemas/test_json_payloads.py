@@ -29,7 +29,7 @@ from duralog.schemas import (
     infer_debezium_type,
     infer_json_type,
 )
-from duralog.schemas.connect_types import connect_type
+from duralog.schemas.connect.connect_types import connect_type
 from duralog.schemas.json_payloads import parse_all
 from duralog.schemas.json_types import infer_type, json_schema_type
 from duralog.schemas.payloads import MOST_LEFT_OUT, OTHERS_LEFT_OUT

@@ -18,8 +18,8 @@ from duralog.columnar.schema import HEADERS, KEY, OFFSET, PARTITION, RECORD_SCHE
 from duralog.errors import SchemaError
 from duralog.format.record import Record
 from duralog.schemas.catalogue import SchemaCatalogue
-from duralog.schemas.connect_payloads import infer_connect_type
-from duralog.schemas.debezium_payloads import infer_debezium_type
+from duralog.schemas.connect.connect_payloads import infer_connect_type
+from duralog.schemas.connect.debezium_payloads import infer_debezium_type
 from duralog.schemas.decode_options import Decode, ReadRecords, plan_decoding, read_catalogue
 from duralog.schemas.payload_decoder import JSON_FORMATS, WRAPPED_JSON, Format, PayloadDecoder
 from duralog.schemas.payload_planning import PayloadRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from duralog.errors import SchemaError
-from duralog.schemas.connect_payloads import column_of, unwrapped
+from duralog.schemas.connect.connect_payloads import column_of, unwrapped
 from duralog.schemas.json_payloads import parsed_sample
 from duralog.schemas.json_types import text_field
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from duralog.errors import SchemaError
 from duralog.schemas.column_types import pruned_type
-from duralog.schemas.connect_types import completed_field, connect_type, merged_field, reading_field
+from duralog.schemas.connect.connect_types import completed_field, connect_type, merged_field, reading_field
 from duralog.schemas.frames import MessagePlace
 from duralog.schemas.json_payloads import JsonPayloads, parsed_sample
 from duralog.schemas.json_types import infer_type
