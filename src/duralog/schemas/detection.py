@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duralog.config.plurals import plural
 from duralog.errors import DuralogError, SchemaError
 from duralog.schemas.catalogue import SchemaCatalogue
 from duralog.schemas.column_types import field_paths
@@ -297,10 +298,14 @@ class _Search:
     def _is_text(self) -> bool:
         """Whether all payloads are printable, and not all as long as a number."""
         sizes = set(pc.binary_length(self.sample).to_pylist())
-        size = sizes.pop()
-        if not sizes and size in _NUMBERS:
-            self.hints.append(f"all have {size} bytes, as {_NUMBERS[size]} would")
+        size, is_printable = sizes.pop(), self._is_printable()
+        # The byte of a boolean is not printable.
+        if not sizes and size in _NUMBERS and (size > 1 or not is_printable):
+            self.hints.append(f"all have {plural(size, 'byte')}, as {_NUMBERS[size]} would")
             return False
+        return is_printable
+
+    def _is_printable(self) -> bool:
         try:
             texts = self.sample.cast(pa.string()).to_pylist()
         except pa.ArrowInvalid:

@@ -251,6 +251,7 @@ class TestDetection:
             ),
             ([b'{"op": "c", "after": {}, "source": {}}'], Format.DEBEZIUM, "debezium: all 1"),
             ([b"hello", b"world!"], Format.STRING, "string: all 2 of the sample are text"),
+            ([b"v", b"1"], Format.STRING, "string: all 2 of the sample are text"),
         ],
     )
     def test_what_is_certain(self, rows, format_, finding):
@@ -275,6 +276,7 @@ class TestDetection:
             ([framed(1, b"\x02"), b"{}"], "is not certain: 1 of 2 are JSON objects or arrays. Name it"),
             ([b"12345678", b"abcdefgh"], "all have 8 bytes, as longs, doubles or text would. Name it"),
             ([b"\x00\x01", b"\xff\xff"], "all have 2 bytes, as shorts would"),
+            ([b"\x00", b"\x01"], "all have 1 byte, as booleans would"),
             ([b"\x80abc", b"\x01"], "the format of the values is not certain. Name it"),
             ([b"{}", b"{"], "is not certain: 1 of 2 are JSON objects or arrays. Name it"),
         ],
