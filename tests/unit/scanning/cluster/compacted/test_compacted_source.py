@@ -93,11 +93,12 @@ def test_what_was_found_is_remembered_until_a_file_changes(cleaned, plain, monke
         for path in logs(node):
             os.utime(path, (1_700_000_000, 1_700_000_000))
     compared = []
-    monkeypatch.setattr(
-        compacted_source,
-        "CompactedPart",
-        lambda *arguments: compared.append(arguments) or CompactedPart(*arguments),
-    )
+
+    def counted(*arguments: Any) -> CompactedPart:
+        compared.append(arguments)
+        return CompactedPart(*arguments)
+
+    monkeypatch.setattr(compacted_source, "CompactedPart", counted)
     for _ in range(2):
         assert table(copies) == TABLE
         assert len(compared) == 1
