@@ -31,6 +31,7 @@ from duralog.console.viewers import SCOPE_KEY, Viewer
 
 REQUEST = b"GET /download/large?as=jsonl HTTP/1.1\r\nHost: console\r\nUser: %s\r\nConnection: close\r\n\r\n"
 PARTS, PART_BYTES = 24, 1_000_000
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def test_downloads_that_nobody_reads_give_their_places_to_others(source: Source,
                 assert b"4 downloads are running already" in busy
                 served.now = 29.0
                 served.connections.close_late()
-                assert len(served.state.tasks) == 4
+                assert len(served.state.tasks) >= 4  # That of the refusal may end after its last byte.
                 served.now = 60.0
                 while served.state.tasks:
                     await asyncio.sleep(0.01)
@@ -132,7 +133,7 @@ def test_downloads_that_nobody_reads_give_their_places_to_others(source: Source,
                 assert whole.startswith(b"HTTP/1.1 200")
                 assert whole.count(b'"offset":') == PARTS
 
-    asyncio.run(scenario())
+    asyncio.run(asyncio.wait_for(scenario(), SECONDS))
 
 
 def test_a_user_leaves_places_for_others(source: Source) -> None:
@@ -146,4 +147,4 @@ def test_a_user_leaves_places_for_others(source: Source) -> None:
                 await asyncio.sleep(0.01)
             assert (await served.read(b"eve")).count(b'"offset":') == PARTS
 
-    asyncio.run(scenario())
+    asyncio.run(asyncio.wait_for(scenario(), SECONDS))
