@@ -123,9 +123,11 @@ class Connections:
                 try:
                     connected, address = await loop.sock_accept(listener)
                 except OSError as error:
-                    if error.errno in _NO_DESCRIPTORS:
+                    has_descriptors = error.errno not in _NO_DESCRIPTORS
+                    if not has_descriptors:
                         self._turn_away(f"a connection cannot be accepted: {error.strerror}")
-                        await asyncio.sleep(_LOOK_SECONDS)
+                    # Others get a turn, whatever error it is and however long it stays.
+                    await asyncio.sleep(0 if has_descriptors else _LOOK_SECONDS)
                     continue
                 with suppress(OSError):  # The client may be gone.
                     self._admit(connected, address, protocol, tls)

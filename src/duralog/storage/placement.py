@@ -55,8 +55,7 @@ class DirectoryPlacement:
     def _absent_directory(self, topic: str, partition: PartitionRegistration) -> str | None:
         """The id of the directory that has this partition of the node, if it is none of those that are given."""
         assigned = assigned_directory(partition, self.node_id)
-        ids = {directory.directory_id for directory in self._directories.all}
-        if assigned is None or not ids.isdisjoint((assigned, None)):
+        if assigned is None or any(each.directory_id in (assigned, None) for each in self._directories.all):
             return None
         has_folder = self._directories.home_of(TopicPartition(topic, partition.partition)) is not None
         return None if has_folder else assigned
