@@ -83,11 +83,6 @@ def test_what_cannot_be_configured(values: dict[str, object]) -> None:
 
 
 @pytest.fixture
-def audit_file(tmp_path: Path) -> Path:
-    return tmp_path / "audit.log"
-
-
-@pytest.fixture
 def secured(tmp_path: Path, audit_file: Path) -> Iterator[Broker]:
     config = {
         "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -98,22 +93,6 @@ def secured(tmp_path: Path, audit_file: Path) -> Iterator[Broker]:
     }
     with Broker(str(tmp_path / "data"), config=BrokerConfig.of(config)) as broker:
         yield broker.start()
-
-
-@pytest.fixture
-def connected(secured: Broker) -> Iterator[Callable[[str], RawClient]]:
-    clients: list[RawClient] = []
-
-    def connect(name: str) -> RawClient:
-        client = RawClient("127.0.0.1", secured.address.port)
-        clients.append(client)
-        client.ask(18, 0)
-        secured.server.connections[-1].principal = Principal(name)
-        return client
-
-    yield connect
-    for client in clients:
-        client.close()
 
 
 def create(client: RawClient, *names: str) -> None:

@@ -15,7 +15,6 @@ from duralog.broker.audit.log import read_last, refusals_of
 from duralog.broker.broker import Broker
 from duralog.broker.net.listening import Address, WebAddress
 from duralog.broker.security.web_users import WebUsers
-from duralog.broker.wire.principal import Principal
 from duralog.config import BrokerConfig
 from duralog.config.server_settings import STANDARD_AUTHORIZER
 from tests.support.broker.raw_client import RawClient
@@ -24,11 +23,6 @@ from tests.support.waiting import wait_until
 
 FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, ALTER_CONFIGS = 10, 19, 20, 44
 MANY = 5_000
-
-
-@pytest.fixture
-def audit_file(tmp_path: Path) -> Path:
-    return tmp_path / "audit.log"
 
 
 @pytest.fixture
@@ -42,22 +36,6 @@ def secured(tmp_path: Path, audit_file: Path) -> Iterator[Broker]:
     }
     with Broker(str(tmp_path / "data"), config=BrokerConfig.of(config)) as broker:
         yield broker.start()
-
-
-@pytest.fixture
-def connected(secured: Broker) -> Iterator[Callable[[str], RawClient]]:
-    clients: list[RawClient] = []
-
-    def connect(name: str) -> RawClient:
-        client = RawClient("127.0.0.1", secured.address.port)
-        clients.append(client)
-        client.ask(18, 0)
-        secured.server.connections[-1].principal = Principal(name)
-        return client
-
-    yield connect
-    for client in clients:
-        client.close()
 
 
 def entries_of(path: Path) -> list[dict[str, Any]]:
